@@ -1,0 +1,1 @@
+"""Stepwell: a durable engine for AI workflows."""
