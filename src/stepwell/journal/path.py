@@ -1,0 +1,59 @@
+"""Paths: where in the definition something happened, never how many calls before.
+
+    path    = ("/" segment ["#" round])*      "/enrich/17/score#2"
+    below a step P:   P/@2  attempt 2       P/?   wait           P/~start  what a container decided when it began
+                      P/!1  incident 1      P/~undo, P/~fallback, P/~verify
+
+The law of the file: the descendants of P are exactly the keys from `P/` up to (not including) `P0`, since "0" follows
+"/" in ASCII and ids, branch names and indexes hold no "/", "#", "@", "~", "?" or "!".
+"""
+
+from __future__ import annotations
+
+ROOT = ""
+
+
+def child(path: str, segment: str | int) -> str:
+    """The path of a step, branch or iteration below `path`."""
+    return f"{path}/{segment}"
+
+
+def with_round(path: str, number: int) -> str:
+    """The path of round `number` of a step; round 1 carries no mark."""
+    return path if number == 1 else f"{path}#{number}"
+
+
+def attempt(path: str, number: int) -> str:
+    """The path of attempt `number` (from 1) of the step at `path`."""
+    return f"{path}/@{number}"
+
+
+def wait(path: str) -> str:
+    """The path of what the step at `path` waits for."""
+    return f"{path}/?"
+
+
+def start(path: str) -> str:
+    """The path of the entry that says what the step at `path` decided when it began."""
+    return f"{path}/~start"
+
+
+def parent(path: str) -> str:
+    """The path without its last segment."""
+    return path.rpartition("/")[0]
+
+
+def is_below(path: str, ancestor: str) -> bool:
+    """Whether `path` is a descendant of `ancestor`."""
+    return path.startswith(f"{ancestor}/")
+
+
+def bare_segments(path: str) -> list[str]:
+    """The segments without their rounds: "/a#2/17/b" gives ["a", "17", "b"]."""
+    return [segment.partition("#")[0] for segment in path.split("/")[1:]]
+
+
+def round_number(path: str) -> int:
+    """The round of the last segment."""
+    _, mark, number = path.rpartition("/")[2].partition("#")
+    return int(number) if mark else 1

@@ -1,0 +1,407 @@
+"""Every outside thing as a protocol, on one page.
+
+The law of the file: every method that touches data takes the account first (a lease carries it), and raises
+`Unavailable` when the thing behind it does not work, so that a pass can be abandoned with nothing recorded.
+Times are UTC seconds since 1970 unless a name says otherwise; durations are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from stepwell.journal.entry import Entry
+
+Json: TypeAlias = Any
+
+RUNNABLE = ("queued", "running")
+PARKED = ("pending_approval", "waiting", "suspended", "stuck")
+FINAL = ("completed", "failed", "compensated", "cancelled", "timed_out")
+WaitKind: TypeAlias = Literal["approval", "event", "timer", "incident"]
+WaitStatus: TypeAlias = Literal["pending", "decided", "expired", "withdrawn", "cancelled"]
+MessageKind: TypeAlias = Literal["decision", "cancel", "event", "action", "rewind"]
+
+
+# ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run to be created. `definition` is the digest of a stored definition; `project` says where it came from."""
+
+    id: str
+    account: str
+    workflow: str
+    version: str
+    definition: str
+    input: Json
+    requester: str = ""
+    project: dict[str, Json] = field(default_factory=dict)
+    idempotency_key: str = ""
+    created: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as stored. `error` is a `StepFailed.record()`; `wake_at` is when a parked run wants to go on by itself."""
+
+    id: str
+    account: str
+    workflow: str
+    version: str
+    definition: str
+    input: Json
+    status: str
+    output: Json = None
+    error: dict[str, Json] | None = None
+    requester: str = ""
+    project: dict[str, Json] = field(default_factory=dict)
+    idempotency_key: str = ""
+    created: float = 0.0
+    started: float = 0.0
+    ended: float = 0.0
+    active: float = 0.0
+    generation: int = 0
+    wake_at: float = 0.0
+    owner: str = ""
+    epoch: int = 0
+    usage: dict[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write one run's journal, fenced by `epoch`. `key` is the store's own number of the run."""
+
+    run_id: str
+    account: str
+    key: int
+    epoch: int
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Something that a run waits for. `id` is stable and unguessable enough to be typed: it is what people decide.
+
+    `path` is the waiting step's path (without "/?"). `request` is what is shown; `digest` binds a decision to it.
+    """
+
+    id: str
+    path: str
+    kind: WaitKind
+    request: Json
+    digest: str = ""
+    opened: float = 0.0
+    deadline: float = 0.0
+    on_expire: str = "reject"
+    status: WaitStatus = "pending"
+    decision: Json = None
+    decided: float = 0.0
+    generation: int = 0
+    run_id: str = ""
+    account: str = ""
+    workflow: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A row of a run's inbox. `order` is given by the store and grows; `path` is the step's path for decisions."""
+
+    run_id: str
+    kind: MessageKind
+    path: str = ""
+    body: Json = None
+    order: int = 0
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A notification, mail or webhook to be delivered after commit. `key` makes storing it twice store it once."""
+
+    key: str
+    channel: str
+    to: Json
+    subject: str
+    body: Json
+    priority: str = "normal"
+    at: float = 0.0
+    status: str = "stored"
+    run_id: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one append writes in one transaction, or not at all."""
+
+    entries: Sequence[Entry] = ()
+    open: Sequence[Wait] = ()
+    """Waits to open; one that is there already (same path and generation) stays as it is."""
+    consume: Sequence[int] = ()
+    """Orders of inbox messages that the entries take account of."""
+    outgoing: Sequence[Outgoing] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a pass ended. `wake_at` is 0 where nothing but a message can wake the run."""
+
+    status: str
+    output: Json = None
+    error: dict[str, Json] | None = None
+    wake_at: float = 0.0
+    active: float = 0.0
+    usage: dict[str, Json] = field(default_factory=dict)
+    ended: float = 0.0
+    seen: int = 0
+    """Order of the last inbox message that the pass has read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a pass needs to go on: entries with no settled ancestor, unread messages, waits that are still there."""
+
+    run: Run
+    entries: Sequence[Entry]
+    messages: Sequence[Message]
+    waits: Sequence[Wait]
+
+
+class RunStore(Protocol):
+    """Runs, their journals, waits and inboxes."""
+
+    async def put_definition(self, account: str, digest: str, body: bytes) -> None:
+        """Keep a definition (JSON text) under its digest; the same digest again changes nothing."""
+
+    async def definition(self, account: str, digest: str) -> bytes:
+        """The definition's text. Raises NotFound."""
+
+    async def create(self, run: NewRun) -> tuple[Run, bool]:
+        """Store a queued run, durable on return; the second value says whether it is new.
+
+        With an idempotency key (scoped to account and workflow), a run that is there already is returned if its
+        definition and input are equal, else Conflict is raised.
+        """
+
+    async def run(self, account: str, run_id: str) -> Run:
+        """One run. Raises NotFound, also for a run of another account."""
+
+    async def runs(
+        self, account: str, *, statuses: Sequence[str] = (), workflow: str = "", limit: int = 50, before: str = ""
+    ) -> list[Run]:
+        """Runs, newest first; `before` is the id of the last one already seen."""
+
+    async def claim(self, worker: str, ttl: float, *, limit: int = 1, run_id: str = "") -> list[Lease]:
+        """Take runs that are queued, due (`wake_at`), have unread messages, or whose owner is dead or has lapsed.
+
+        With `run_id`, only that run, and also a parked one with nothing due. Each claim raises the epoch and sets
+        the run's status to running. Expired waits (deadline passed) of the claimed runs are turned into messages first.
+        """
+
+    async def renew(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:
+        """Prolong leases; returns those that were lost."""
+
+    async def load(self, lease: Lease) -> Loaded:
+        """Everything that a pass needs."""
+
+    def append(self, lease: Lease, batch: Batch) -> Awaitable[int]:
+        """Write a batch; resolves, when it is durable, to the order of its first entry (the others follow by one).
+
+        The hand-over happens before this returns, in call order. Raises LeaseLost if the epoch is not the lease's
+        any more. Whoever does not await the result must still let its exception be seen by a later call.
+        """
+
+    async def withdraw(self, lease: Lease, paths: Sequence[str], reason: str) -> list[str]:
+        """Close pending waits; returns the paths really withdrawn. Others were decided first; their message comes."""
+
+    async def inbox(self, lease: Lease, after: int) -> list[Message]:
+        """Messages of the leased run that came after `after`."""
+
+    async def release(self, lease: Lease, batch: Batch, verdict: Verdict) -> bool:
+        """End a pass: the batch, the new status and the lease's end in one transaction.
+
+        False (and nothing written but the batch) if the verdict parks the run and messages came after `verdict.seen`: the
+        caller still owns the run and goes on. A final verdict closes open waits as cancelled and writes always.
+        """
+
+    async def post(self, account: str, message: Message) -> Message:
+        """Put a message into a run's inbox and wake the run. Raises NotFound; Conflict if the run has ended."""
+
+    async def decide(self, account: str, wait_id: str, decision: Json, *, digest: str = "") -> Wait:
+        """Compare-and-set of the wait, inbox row and wake-up in one transaction; returns the decided wait.
+
+        Raises NotFound, AlreadyDecided (detail: the decision that counts), Gone (expired, withdrawn, cancelled), or
+        Conflict if `digest` is given and what was shown has changed.
+        """
+
+    async def wait(self, account: str, wait_id: str) -> Wait:
+        """One wait. Raises NotFound."""
+
+    async def waits(
+        self, account: str, *, run_id: str = "", kind: str = "", pending_only: bool = True, limit: int = 1000
+    ) -> list[Wait]:
+        """Waits, oldest first."""
+
+    async def history(self, account: str, run_id: str) -> list[Entry]:
+        """All entries of a run in order, of all generations."""
+
+    async def blob(self, account: str, digest: str) -> bytes:
+        """A large value's JSON text. Raises NotFound."""
+
+    def blob_now(self, account: str, digest: str) -> bytes:
+        """The same, at once and blocking: for a template that touches a large value in the middle of rendering."""
+
+    async def outgoing(self, account: str, *, run_id: str = "", limit: int = 100) -> list[Outgoing]:
+        """Stored notifications, newest first."""
+
+    async def changed(self, timeout: float) -> bool:
+        """Wait until something may have become claimable or arrived, in this or another process, at most `timeout`."""
+
+    async def heartbeat(self, worker: str, *, serves: bool, ttl: float) -> None:
+        """Say that this worker lives, and whether it carries on any run of the database (`serves`)."""
+
+    async def served(self) -> bool:
+        """Whether a living worker serves this database."""
+
+    async def close(self) -> None:
+        """Flush, checkpoint and close; idempotent."""
+
+
+# ── models, tools, knowledge ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One request to a language model. `schema` asks for JSON that fits; `timeout` is in seconds."""
+
+    model: str
+    prompt: str
+    system: str = ""
+    schema: dict[str, Json] | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    timeout: float = 60.0
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """A model's whole answer. `finish_reason` "length" means that it was cut."""
+
+    text: str
+    model: str
+    finish_reason: str = "stop"
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+
+
+class LanguageModel(Protocol):
+    """Raises StepFailed, classified."""
+
+    async def complete(self, request: ModelRequest) -> ModelReply: ...
+
+
+class Embedder(Protocol):
+    """Vectors of texts, each of the same length and of Euclidean norm 1."""
+
+    async def queries(self, texts: Sequence[str]) -> list[list[float]]: ...
+
+    async def passages(self, texts: Sequence[str]) -> list[list[float]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """What is known of a registered tool without calling it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Json]
+    idempotent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallContext:
+    """What a tool may know of the call it serves. `key` is the same for every attempt of the step."""
+
+    run_id: str
+    path: str
+    attempt: int
+    key: str
+    timeout: float
+
+
+class Tools(Protocol):
+    """Registered tools. `call` returns plain JSON (normalised) and raises StepFailed."""
+
+    def get(self, name: str) -> Tool | None: ...
+
+    def names(self) -> list[str]: ...
+
+    async def call(self, name: str, arguments: dict[str, Json], context: ToolCallContext) -> Json: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage found; `score` ranks within one answer and means nothing across answers."""
+
+    text: str
+    document: str
+    score: float
+    collection: str = ""
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a knowledge write made."""
+
+    document: str
+    version: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentWrite:
+    """A write to a document; `mode` is append, replace, or upsert of the section named by `section`."""
+
+    document: str
+    content: str
+    collection: str = "default"
+    mode: Literal["append", "replace", "upsert"] = "append"
+    section: str = ""
+    metadata: dict[str, Json] = field(default_factory=dict)
+    idempotency_key: str = ""
+    origin: dict[str, Json] = field(default_factory=dict)
+    """Provenance: run, path, requester."""
+
+
+class KnowledgeStore(Protocol):
+    """Versioned documents with full-text search."""
+
+    async def write(self, account: str, write: DocumentWrite) -> Written:
+        """One transaction, one version; a repeated idempotency key returns the same version."""
+
+    async def search(
+        self,
+        account: str,
+        query: str,
+        *,
+        collections: Sequence[str] = (),
+        documents: Sequence[str] = (),
+        limit: int = 5,
+        min_score: float = 0.0,
+    ) -> list[Passage]: ...
+
+    async def documents(self, account: str, *, collection: str = "") -> list[dict[str, Json]]: ...
+
+    async def document(self, account: str, document: str, *, version: int = 0) -> dict[str, Json]:
+        """A document's text at a version (0: the newest). Raises NotFound."""
+
+
+class RecipeLibrary(Protocol):
+    """Recipes by id, as plain data (see `definition/recipe.py`)."""
+
+    def get(self, recipe: str, version: str = "") -> Json: ...
