@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, StringConstraints, ValidationInfo
@@ -78,12 +78,30 @@ def _names(info: ValidationInfo) -> frozenset[str]:
     return found if isinstance(found, frozenset) else frozenset()
 
 
+def _described(error: ExpressionError, where: tuple[str | int, ...]) -> dict[str, Json]:
+    hint = error.hint or ""
+    return {"text": error.message, "code": error.code, "hint": hint, "offset": error.offset, "where": where}
+
+
 def _refuse(error: ExpressionError) -> PydanticCustomError:
-    return PydanticCustomError(
-        "expression",
-        "{text}",
-        {"text": error.message, "code": error.code, "hint": error.hint or "", "offset": error.offset},
-    )
+    return PydanticCustomError("expression", "{text}", _described(error, ()))
+
+
+def _broken_texts(
+    value: Json, names: frozenset[str], where: tuple[str | int, ...] = ()
+) -> Iterator[dict[str, Json]]:
+    """Every wrong text inside a value that did not compile as a whole; its depth was bounded when it was loaded."""
+    if isinstance(value, str):
+        try:
+            compile_text(value, names=names)
+        except ExpressionError as error:
+            yield _described(error, where)
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _broken_texts(inner, names, (*where, key))
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from _broken_texts(inner, names, (*where, index))
 
 
 def _string_schema(_: Any, handler: GetJsonSchemaHandler) -> dict[str, Json]:
@@ -198,10 +216,12 @@ class Value:
     def _parse(cls, value: Json, info: ValidationInfo) -> Value:
         if isinstance(value, Value):
             return value
+        names = _names(info)
         try:
-            return cls(value, names=_names(info))
+            return cls(value, names=names)
         except ExpressionError as error:
-            raise _refuse(error) from None
+            errors = [*_broken_texts(value, names)] or [_described(error, ())]
+        raise PydanticCustomError("value", "{text}", {**errors[0], "errors": errors})
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:

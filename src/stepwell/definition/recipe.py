@@ -1,0 +1,69 @@
+"""Recipes: reusable prompts as they are written in `recipes/<id>.yaml` (LANGUAGE, section 7)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from stepwell.definition.fields import Template, WorkflowId
+
+Json = Any
+
+
+class Label(BaseModel):
+    """A class that `classify` may choose."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    description: str = ""
+    examples: tuple[str, ...] = ()
+
+
+class ModelChoice(BaseModel):
+    """Which model answers. `name` is a model of the project's settings or a provider's own name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    provider: str = ""
+    name: str = ""
+    temperature: float | None = Field(None, ge=0, le=2)
+    max_tokens: int | None = Field(None, ge=1)
+    fallback: tuple[str, ...] = ()
+
+
+def _model(value: Json) -> Json:
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _text(value: Json) -> Json:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+class RecipeDefinition(BaseModel):
+    """A recipe. In `system` and `prompt`, `{{name}}` of an input is written `{{workflow_input.name}}` or `{{input.name}}`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    recipe: WorkflowId
+    version: Annotated[str, BeforeValidator(_text)] = "1"
+    name: str = ""
+    description: str = ""
+    task: Literal["generate", "classify", "extract_summary"] = "generate"
+    system: Template | None = None
+    prompt: Template | None = None
+    input: dict[str, Json] = Field(default_factory=dict)
+    output_schema: dict[str, Json] | None = None
+    labels: dict[str, Label] | None = None
+    model: Annotated[ModelChoice, BeforeValidator(_model)] = ModelChoice()
+    knowledge: tuple[str, ...] = ()
+    tests: tuple[dict[str, Json], ...] = ()
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.task == "classify" and not self.labels:
+            raise PydanticCustomError("recipe", "a classify recipe needs `labels`", {"hint": "labels: {refund: {description: ...}}"})
+        if self.prompt is None:
+            raise PydanticCustomError("recipe", "a recipe needs a `prompt`", {"hint": 'prompt: "{{input.text}}"'})
+        return self

@@ -1,0 +1,76 @@
+"""A workflow: its identity, input, steps and what surrounds them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from stepwell.definition.fields import Duration, Template, Value, WorkflowId
+from stepwell.definition.policy import ErrorRules, RetryPolicy
+from stepwell.definition.step import Steps
+
+Json = Any
+
+DEFAULT_RUN_TIMEOUT = 300.0
+DEFAULT_STEP_TIMEOUT = 60.0
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class Defaults(_Part):
+    """Defaults for every step, overridden by the step. None: Stepwell's own default."""
+
+    timeout: Duration | None = None
+    retry: RetryPolicy | None = None
+    on_error: ErrorRules | None = None
+
+
+class OnFailure(_Part):
+    """Steps that run once when the run has failed."""
+
+    steps: Steps = Field(min_length=1)
+
+
+class Concurrency(_Part):
+    """How many runs with an equal key may be active at once."""
+
+    key: Template
+    limit: int = Field(1, ge=1)
+    on_limit: Literal["queue", "reject", "cancel_oldest"] = "queue"
+
+
+class Budget(_Part):
+    """What a run may spend."""
+
+    tokens: int | None = Field(None, ge=1)
+    usd: float | None = Field(None, gt=0)
+    on_exceed: Literal["fail", "suspend"] | dict[str, str] = "fail"
+
+
+def _text(value: Json) -> Json:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+class Workflow(_Part):
+    """A workflow as it was written, in canonical words."""
+
+    workflow: WorkflowId
+    name: str = ""
+    version: Annotated[str, BeforeValidator(_text, json_schema_input_type=str | float)] = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    input: dict[str, Json] = Field(default_factory=dict)
+    department: str = ""
+    knowledge: tuple[str, ...] = ()
+    timeout: Duration = DEFAULT_RUN_TIMEOUT
+    templates: Literal["strict", "lenient"] = "strict"
+    defaults: Defaults = Defaults()
+    steps: Steps = Field(min_length=1)
+    output: Value | None = None
+    on_failure: OnFailure | None = None
+    concurrency: Concurrency | None = None
+    budget: Budget | None = None
+    deliver: tuple[dict[str, Json], ...] = ()

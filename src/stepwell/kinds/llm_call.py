@@ -1,0 +1,55 @@
+"""Ask a model with the prompt written in the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from stepwell.definition.fields import Json, Template
+from stepwell.definition.step import Location, Recipes, Schema
+from stepwell.interpreter.effect import Effect, ModelCall
+from stepwell.interpreter.kind import Action
+
+if TYPE_CHECKING:
+    from stepwell.interpreter.scope import Scope
+
+TEXT_ANSWER: Schema = {
+    "type": "object",
+    "properties": {"text": {"type": "string"}},
+    "required": ["text"],
+    "additionalProperties": False,
+}
+
+
+class LlmCall(Action):
+    """Asks a model; the output is the parsed answer, or `{text}` without an `output_schema`."""
+
+    type: Literal["llm_call"]
+    prompt: Template
+    system: Template | None = None
+    model: str | dict[str, Json] | None = None
+    knowledge: tuple[str, ...] = ()
+    temperature: float | None = Field(None, ge=0, le=2)
+    max_tokens: int | None = Field(None, ge=1)
+    tools: tuple[str, ...] = ()
+
+    def shape(self, recipes: Recipes) -> Schema | None:
+        del recipes
+        return self.output_schema or TEXT_ANSWER
+
+    def unperformed(self) -> Iterable[tuple[Location, str]]:
+        if self.tools:
+            yield ("tools",), "agent steps (llm_call with tools)"
+
+    def effect(self, scope: Scope) -> Effect:
+        return ModelCall(
+            prompt=scope.text(self.prompt),
+            system=scope.text(self.system) if self.system else "",
+            model=self.model,
+            schema=self.output_schema,
+            knowledge=self.knowledge,
+            temperature=self.temperature,
+            max_tokens=self.max_tokens,
+        )

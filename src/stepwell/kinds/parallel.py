@@ -1,0 +1,86 @@
+"""Run branches at the same time and settle them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from stepwell.definition.fields import Duration, Json, StepId
+from stepwell.definition.policy import RetryPolicy
+from stepwell.definition.step import Block, Location, Recipes, Schema, Steps
+from stepwell.errors import StepFailed
+from stepwell.interpreter.interruption import Withdrawn
+from stepwell.interpreter.kind import Control
+from stepwell.interpreter.settle import settle_pool
+from stepwell.kinds.causes import failed_inside
+
+if TYPE_CHECKING:
+    from stepwell.interpreter.scope import Scope
+    from stepwell.journal.entry import Outcome
+
+
+class Parallel(Control):
+    """Runs its branches at once; the output is `{branch: {status, output, error}}`."""
+
+    type: Literal["parallel"]
+    branches: dict[StepId, Steps] = Field(min_length=1)
+    mode: Literal["all_settled", "fail_fast", "first_success"] | dict[Literal["quorum"], int] = "all_settled"
+    concurrency: int | None = Field(None, ge=1)
+    continue_on_error: bool = False
+    timeout: Duration | None = None
+    retry: RetryPolicy | None = None
+
+    def blocks(self) -> Iterable[Block]:
+        return [Block(("branches", name), steps, segment=name, certain=True) for name, steps in self.branches.items()]
+
+    def unperformed(self) -> Iterable[tuple[Location, str]]:
+        if self.mode != "all_settled":
+            yield ("mode",), "parallel modes other than all_settled"
+
+    def shape(self, recipes: Recipes) -> Schema | None:
+        del recipes
+        branch = {
+            "type": "object",
+            "properties": {"status": {"enum": ["completed", "failed", "cancelled"]}, "output": {}, "error": {}},
+            "required": ["status", "output", "error"],
+            "additionalProperties": False,
+        }
+        return {
+            "type": "object",
+            "properties": dict.fromkeys(self.branches, branch),
+            "required": list(self.branches),
+            "additionalProperties": False,
+        }
+
+    async def _branch(self, name: str, scope: Scope) -> Outcome:
+        where = ("branches", name)
+        inner = scope.branch(name, where)
+        if found := inner.recalled():
+            return found
+        try:
+            await inner.run_block(where)
+        except StepFailed as failure:
+            outcome = await inner.fail(failure)
+            if not self.continue_on_error:
+                await scope.withdraw(f"branch {name} failed")
+            return outcome
+        except Withdrawn as withdrawn:
+            return inner.give_up(withdrawn.reason)
+        return inner.complete(inner.last_output(where))
+
+    async def run(self, scope: Scope) -> Outcome:
+        scope.begin(dict)
+        names = list(self.branches)
+        outcomes = await settle_pool(
+            scope.runtime, lambda index: self._branch(names[index], scope), len(names), self.concurrency or len(names)
+        )
+        failures = [(name, outcome) for name, outcome in zip(names, outcomes, strict=True) if outcome.error]
+        if failures and not self.continue_on_error:
+            raise failed_inside(failures, "branch")
+        output: dict[str, Json] = {
+            name: {"status": outcome.status, "output": outcome.value, "error": outcome.error}
+            for name, outcome in zip(names, outcomes, strict=True)
+        }
+        return scope.complete(output)
