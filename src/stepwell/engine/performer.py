@@ -1,0 +1,41 @@
+"""What a performer is: it makes one effect real.
+
+The law of the file: a performer raises StepFailed (classified) or returns; it never retries, never waits between
+attempts and never records: that is the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from stepwell.interpreter.effect import Effect
+from stepwell.ports import Outgoing
+
+Json: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What a performer may know of the call. `key` is the same for every attempt of a step; `timeout` is in seconds."""
+
+    account: str
+    run_id: str
+    path: str
+    attempt: int
+    key: str
+    timeout: float
+    requester: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """The result as plain JSON; `meta` holds facts for people (tokens, model, way taken); `outgoing` is stored with it."""
+
+    value: Json
+    meta: dict[str, Json] | None = None
+    outgoing: tuple[Outgoing, ...] = field(default=())
+
+
+Performer: TypeAlias = Callable[[Effect, CallContext], Awaitable[Performed]]
