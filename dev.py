@@ -1,0 +1,77 @@
+"""The two commands of the README: `python3 dev.py example` and `python3 dev.py test`.
+
+The law of the file: Python 3.11 and its standard library are enough to start; everything else is installed by uv, into
+`.venv/` and, where uv itself is missing, `.tools/`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+TOOLS = ROOT / ".tools"
+EXAMPLE = Path("examples") / "support-triage"
+USAGE = """python3 dev.py example [ARGUMENTS OF stepwell run]   install, then run the example
+python3 dev.py test [ARGUMENTS OF pytest]            install, then run every check"""
+NO_VENV = """This Python cannot make a virtual environment, and uv is not installed. Do one of these and try again:
+  Debian or Ubuntu:  apt install python3-venv
+  anywhere:          install uv (https://docs.astral.sh/uv/) so that it is found on PATH"""
+
+
+def uv() -> str:
+    """The path of uv: from PATH, else from `.tools/`, where it is installed once."""
+    if found := shutil.which("uv"):
+        return found
+    scripts = TOOLS / ("Scripts" if os.name == "nt" else "bin")
+    own = scripts / ("uv.exe" if os.name == "nt" else "uv")
+    if not own.exists():
+        print("uv is not installed; putting it into .tools/", file=sys.stderr)
+        if subprocess.call([sys.executable, "-m", "venv", str(TOOLS)]):
+            shutil.rmtree(TOOLS, ignore_errors=True)
+            sys.exit(NO_VENV)
+        if subprocess.call([str(scripts / "python"), "-m", "pip", "install", "--quiet", "uv"]):
+            sys.exit("uv could not be installed: see pip's message above (is the package index reachable?)")
+    return str(own)
+
+
+def example(arguments: list[str]) -> int:
+    """Install Stepwell with the embedded models and run the example; the exit code is that of `stepwell run`."""
+    given = ["--input", str(EXAMPLE / "ticket.json")] if "--input" not in arguments else []
+    command = ["stepwell", "run", str(EXAMPLE / "workflow.yaml"), *given, *arguments]
+    return subprocess.call([uv(), "run", "--frozen", "--no-dev", "--extra", "local", *command], cwd=ROOT)
+
+
+def test(arguments: list[str]) -> int:
+    """Run every check, all of them even if one fails; 0 if all passed."""
+    run = [uv(), "run", "--frozen", "--extra", "local"]
+    checks = [
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        ["mypy"],
+        ["lint-imports"],
+        ["pytest", "-n", "2", *arguments],
+    ]
+    failed = []
+    for check in checks:
+        print(f"── {' '.join(check)}", flush=True)
+        if subprocess.call([*run, *check], cwd=ROOT):
+            failed.append(check[0])
+    print(f"failed: {', '.join(failed)}" if failed else "all checks passed")
+    return 1 if failed else 0
+
+
+def main(arguments: list[str]) -> int:
+    if sys.version_info < (3, 11):
+        sys.exit(f"Stepwell needs Python 3.11 or later; this is {sys.version.split()[0]}")
+    commands = {"example": example, "test": test}
+    if not arguments or arguments[0] not in commands:
+        sys.exit(USAGE)
+    return commands[arguments[0]](arguments[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
