@@ -45,6 +45,8 @@ class Block:
     certain: bool = False
     item: Schema | None = None
     binds: tuple[str, ...] = ()
+    name: str = ""
+    """What the container calls it when it chooses between its blocks."""
 
 
 @dataclass(frozen=True, slots=True)

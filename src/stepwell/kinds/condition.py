@@ -64,7 +64,7 @@ class Condition(Control):
         yield "else", ("else",), self.otherwise or ()
 
     def blocks(self) -> Iterable[Block]:
-        return [Block(where, steps) for _, where, steps in self._branches()]
+        return [Block(where, steps, name=name) for name, where, steps in self._branches()]
 
     def shape(self, recipes: Recipes) -> Schema | None:
         del recipes
