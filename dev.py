@@ -65,7 +65,7 @@ def test(arguments: list[str]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 -- this file is what a stranger runs first, with whatever Python is there
         sys.exit(f"Stepwell needs Python 3.11 or later; this is {sys.version.split()[0]}")
     commands = {"example": example, "test": test}
     if not arguments or arguments[0] not in commands:
