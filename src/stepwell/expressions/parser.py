@@ -11,7 +11,7 @@ from typing import Any
 from .errors import Fault, listing, suggestion
 from .functions import FUNCTIONS
 from .lexer import Token, tokenize
-from .limits import CHAIN, NODES, PATH_SEGMENTS, TREE_DEPTH
+from .limits import BRACKET_DEPTH, CHAIN, NODES, PATH_SEGMENTS, TREE_DEPTH
 from .nodes import (
     Binary,
     Call,
@@ -66,7 +66,7 @@ def parse(text: str, start: int = 0, *, names: Collection[str] = (), live: bool 
 
 
 class _Parser:
-    __slots__ = ("index", "names", "scope", "slots", "tokens")
+    __slots__ = ("index", "names", "questions", "scope", "slots", "tokens")
 
     def __init__(self, tokens: list[Token], names: Collection[str]) -> None:
         self.tokens = tokens
@@ -74,6 +74,7 @@ class _Parser:
         self.names = names
         self.scope: dict[str, int] = {}
         self.slots = 0
+        self.questions = 0
 
     def expression(self) -> Node:
         node = self._ternary()
@@ -104,24 +105,21 @@ class _Parser:
                 break
             _bound_chain(len(branches) + 1, pos)
             self.index += 1
-            then = self._then(pos, len(branches))
+            then = self._then(pos)
             self._expect(":", "'?' needs a ':'")
             branches.append((node, then, pos))
         for condition, then, pos in reversed(branches):
             node = Ternary(condition, then, node, pos)
         return node
 
-    def _then(self, pos: int, _nesting: int) -> Node:
-        # `a ? b ? c : d : e` nests without a bracket, so it is counted against the same bound.
-        self.slots, before = self.slots, self.index
-        depth = 0
-        for kind, _, _ in self.tokens[before - 1 :: -1]:
-            if kind != "?":
-                continue
-            depth += 1
-            if depth > CHAIN:
-                raise _chain_fault(pos)
-        return self._ternary()
+    def _then(self, pos: int) -> Node:
+        # `a ? b ? c : d : e` nests without a bracket, so it is counted like one.
+        self.questions += 1
+        if self.questions > BRACKET_DEPTH:
+            raise Fault("limit", f"conditionals are nested deeper than {BRACKET_DEPTH}", pos)
+        node = self._ternary()
+        self.questions -= 1
+        return node
 
     def _coalesce(self) -> Node:
         node = self._climb(_OR)
@@ -329,7 +327,7 @@ class _Parser:
             raise Fault("syntax", f"'{name}' is a root; a variable needs another name", at)
         self.index += 2
         outer = self.scope
-        slot = len(outer) + 1 if name not in outer else max(outer.values()) + 1
+        slot = max(outer.values(), default=0) + 1
         self.scope = {**outer, name: slot}
         self.slots = max(self.slots, slot)
         body = self._ternary()

@@ -1,0 +1,400 @@
+"""Turns a tree into nested closures over (context, frame), which is what evaluation runs.
+
+The context is the caller's own mapping and is never copied or converted: a path is `context[root][key]...`, tried
+directly on plain dicts and lists and walked with care only when that fails. Only work that can grow takes fuel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from .errors import Absent, Fault
+from .functions import FUNCTIONS
+from .macros import MACRO_LOOPS, Loop
+from .nodes import (
+    Binary,
+    Call,
+    Coalesce,
+    Get,
+    Has,
+    Item,
+    ListLiteral,
+    Literal,
+    Logic,
+    Macro,
+    MapLiteral,
+    Node,
+    Ternary,
+    Unary,
+    Var,
+    weigh,
+)
+from .operators import ARITHMETIC, NUMBER_TYPES, ORDERINGS, negate, order
+from .patterns import compiled, matched
+from .values import KINDS, Frame, contains, equal, index_into, kind_of, peek, step_into
+
+Closure: TypeAlias = Callable[[Mapping[str, Any], Frame], Any]
+P = TypeVar("P", Fault, Absent)
+
+BOOLEAN_HINT = 'compare explicitly: == null, size(...) > 0, != ""'
+
+
+def build(node: Node) -> Closure:
+    """The closure that evaluates a tree. Raises Fault (syntax, limit) for a pattern that RE2 refuses."""
+    return _BUILDERS[type(node)](node)
+
+
+def passes_through(node: Node) -> bool:
+    """Whether the value can only be the caller's own data or a literal, so that it needs no bounding."""
+    pending: list[Node] = [node]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, Ternary):
+            pending += (item.then, item.otherwise)
+        elif isinstance(item, Coalesce):
+            pending += (item.left, item.right)
+        elif isinstance(item, (Get, Item)):
+            pending.append(item.base)
+        elif isinstance(item, ListLiteral) and item.items:
+            return False
+        elif not isinstance(item, (Literal, Var, ListLiteral)):
+            return False
+    return True
+
+
+def _literal(node: Literal) -> Closure:
+    value = node.value
+    return lambda _context, _frame: value
+
+
+def _var(node: Var) -> Closure:
+    if node.slot:
+        slot = node.slot
+        return lambda _context, frame: frame[slot]
+    return _root_path(node, ())
+
+
+def _get(node: Get) -> Closure:
+    if node.optional:
+        return _optional(node)
+    chain: list[Get] = []
+    base: Node = node
+    while isinstance(base, Get) and not base.optional:
+        chain.append(base)
+        base = base.base
+    steps = tuple(reversed(chain))
+    if isinstance(base, Var) and not base.slot:
+        return _root_path(base, steps)
+    return _local_path(build(base), steps)
+
+
+def _root_path(var: Var, steps: tuple[Get, ...]) -> Closure:
+    root = var.name
+    keys = tuple(step.key for step in steps)
+
+    def run(context: Mapping[str, Any], _frame: Frame) -> Any:
+        try:
+            value = context[root]
+            for key in keys:
+                kind = type(value)
+                value = value[key] if kind is dict or kind is list else peek(value, key)
+        except (LookupError, TypeError):
+            return _careful_path(context, var, steps)
+        return value
+
+    return run
+
+
+def _careful_path(context: Mapping[str, Any], var: Var, steps: tuple[Get, ...]) -> Any:
+    """The same walk with exact errors: what is missing, where, and what there is instead."""
+    try:
+        value = context[var.name]
+    except KeyError:
+        raise Absent(context, var.name, var.pos, "context") from None
+    for step in steps:
+        try:
+            value = step_into(value, step.key, step.pos, dotted=step.dotted)
+        except Absent as absent:
+            if step is steps[0]:
+                absent.root = var.name
+            raise
+    return value
+
+
+def _local_path(base: Closure, steps: tuple[Get, ...]) -> Closure:
+    keys = tuple(step.key for step in steps)
+
+    def run(context: Mapping[str, Any], frame: Frame) -> Any:
+        start = value = base(context, frame)
+        try:
+            for key in keys:
+                kind = type(value)
+                value = value[key] if kind is dict or kind is list else peek(value, key)
+        except (LookupError, TypeError):
+            value = start
+            for step in steps:
+                value = step_into(value, step.key, step.pos, dotted=step.dotted)
+        return value
+
+    return run
+
+
+def _optional(node: Get) -> Closure:
+    base, key, pos, dotted = build(node.base), node.key, node.pos, node.dotted
+
+    def run(context: Mapping[str, Any], frame: Frame) -> Any:
+        value = base(context, frame)
+        if value is None:
+            return None
+        try:
+            return step_into(value, key, pos, dotted=dotted)
+        except Absent:
+            return None
+
+    return run
+
+
+def _item(node: Item) -> Closure:
+    base, index, pos = build(node.base), build(node.index), node.pos
+    return lambda context, frame: index_into(base(context, frame), index(context, frame), pos)
+
+
+def _unary(node: Unary) -> Closure:
+    operand, pos = build(node.operand), node.pos
+    if node.op == "!":
+
+        def run_not(context: Mapping[str, Any], frame: Frame) -> bool:
+            value = operand(context, frame)
+            if value is True or value is False:
+                return not value
+            raise Fault("type", f"! needs a boolean, got {kind_of(value)}", pos, BOOLEAN_HINT)
+
+        return run_not
+
+    def run_minus(context: Mapping[str, Any], frame: Frame) -> Any:
+        value = operand(context, frame)
+        try:
+            return negate(value)
+        except Fault as fault:
+            raise _placed(fault, pos) from None
+
+    return run_minus
+
+
+def _binary(node: Binary) -> Closure:
+    left, right, pos = build(node.left), build(node.right), node.pos
+    if node.op in ARITHMETIC:
+        return _located(ARITHMETIC[node.op], left, right, pos)
+    if node.op in ("==", "!="):
+        return _equality(node, left, right)
+    if node.op == "in":
+        return _located(lambda item, holder, frame: contains(holder, item, frame), left, right, pos)
+    if node.op == "not in":
+        return _located(lambda item, holder, frame: not contains(holder, item, frame), left, right, pos)
+    return _ordering(node.op, left, right, pos)
+
+
+def _located(operation: Callable[[Any, Any, Frame], Any], left: Closure, right: Closure, pos: int) -> Closure:
+    def run(context: Mapping[str, Any], frame: Frame) -> Any:
+        one, other = left(context, frame), right(context, frame)
+        try:
+            return operation(one, other, frame)
+        except Fault as fault:
+            raise _placed(fault, pos) from None
+
+    return run
+
+
+def _equality(node: Binary, left: Closure, right: Closure) -> Closure:
+    negated = node.op == "!="
+    if isinstance(node.right, Literal) and type(node.right.value) is str:
+        text = node.right.value
+
+        def run_text(context: Mapping[str, Any], frame: Frame) -> bool:
+            value = left(context, frame)
+            return (value == text if type(value) is str else equal(value, text, frame)) is not negated
+
+        return run_text
+    return _located(lambda one, other, frame: equal(one, other, frame) is not negated, left, right, node.pos)
+
+
+def _ordering(op: str, left: Closure, right: Closure, pos: int) -> Closure:
+    test = ORDERINGS[op]
+
+    def run(context: Mapping[str, Any], frame: Frame) -> bool:
+        one, other = left(context, frame), right(context, frame)
+        kind, other_kind = type(one), type(other)
+        if (kind in NUMBER_TYPES and other_kind in NUMBER_TYPES) or (kind is str and other_kind is str):
+            return test(one, other)
+        try:
+            return order(op, one, other)
+        except Fault as fault:
+            raise _placed(fault, pos) from None
+
+    return run
+
+
+def _logic(node: Logic) -> Closure:
+    op, places = node.op, node.places
+    stop = op == "||"
+    operands = tuple(build(operand) for operand in node.operands)
+
+    def run(context: Mapping[str, Any], frame: Frame) -> bool:
+        for operand in operands:
+            value = operand(context, frame)
+            if value is stop:
+                return stop
+            if value is not True and value is not False:
+                raise _not_boolean(op, operands.index(operand), places, value)
+        return not stop
+
+    return run
+
+
+def _not_boolean(op: str, index: int, places: tuple[int, ...], value: Any) -> Fault:
+    side = "left" if index == 0 else "right"
+    pos = places[max(index - 1, 0)]
+    return Fault("type", f"{op} needs booleans, {side} side is {kind_of(value)}", pos, BOOLEAN_HINT)
+
+
+def _ternary(node: Ternary) -> Closure:
+    condition, then, otherwise, pos = build(node.condition), build(node.then), build(node.otherwise), node.pos
+
+    def run(context: Mapping[str, Any], frame: Frame) -> Any:
+        value = condition(context, frame)
+        if value is True:
+            return then(context, frame)
+        if value is False:
+            return otherwise(context, frame)
+        raise Fault("type", f"?: needs a boolean, the condition is {kind_of(value)}", pos, BOOLEAN_HINT)
+
+    return run
+
+
+def _coalesce(node: Coalesce) -> Closure:
+    left, right = build(node.left), build(node.right)
+
+    def run(context: Mapping[str, Any], frame: Frame) -> Any:
+        try:
+            value = left(context, frame)
+        except Absent:
+            value = None
+        return right(context, frame) if value is None else value
+
+    return run
+
+
+def _has(node: Has) -> Closure:
+    path = build(node.path)
+
+    def run(context: Mapping[str, Any], frame: Frame) -> bool:
+        try:
+            path(context, frame)
+        except Absent:
+            return False
+        return True
+
+    return run
+
+
+def _call(node: Call) -> Closure:
+    if node.name == "matches" and isinstance(node.args[1], Literal) and isinstance(node.args[1].value, str):
+        return _fixed_pattern(node, node.args[1])
+    name, pos, function = node.name, node.pos, FUNCTIONS[node.name]
+    call = function.call
+    args = tuple((build(arg), function.allowed(index)) for index, arg in enumerate(node.args))
+
+    def run(context: Mapping[str, Any], frame: Frame) -> Any:
+        values = []
+        for arg, allowed in args:
+            value = arg(context, frame)
+            if allowed is not None and (KINDS.get(type(value)) or kind_of(value)) not in allowed:
+                raise misfit(name, len(values), allowed, kind_of(value), pos)
+            values.append(value)
+        try:
+            return call(frame, *values)
+        except (Fault, Absent) as problem:
+            raise _placed(problem, pos) from None
+
+    return run
+
+
+def misfit(name: str, index: int, allowed: frozenset[str], kind: str, pos: int) -> Fault:
+    """The fault of an argument of the wrong kind."""
+    wanted = " or ".join(sorted(allowed))
+    where = f" as argument {index + 1}" if index else ""
+    hint = "guard with  ?? default" if kind == "null" else ""
+    return Fault("type", f"{name}() needs {wanted}{where}, got {kind}", pos, hint)
+
+
+def _fixed_pattern(node: Call, pattern: Literal) -> Closure:
+    subject, pos = build(node.args[0]), node.pos
+    try:
+        program = compiled(pattern.value)
+    except Fault as fault:
+        raise _placed(fault, pattern.pos) from None
+
+    def run(context: Mapping[str, Any], frame: Frame) -> bool:
+        value = subject(context, frame)
+        if not isinstance(value, str):
+            raise misfit("matches", 0, frozenset(("string",)), kind_of(value), pos)
+        try:
+            return matched(frame, value, program)
+        except Fault as fault:
+            raise _placed(fault, pos) from None
+
+    return run
+
+
+def _macro(node: Macro) -> Closure:
+    loop = Loop(build(node.body), node.slot, weigh(node.body)[0] + 1, node.kind, node.body.pos)
+    return MACRO_LOOPS[node.kind](build(node.source), loop, node.pos)
+
+
+def _list(node: ListLiteral) -> Closure:
+    items = tuple(build(item) for item in node.items)
+
+    def run(context: Mapping[str, Any], frame: Frame) -> list[Any]:
+        values = []
+        for item in items:
+            values.append(item(context, frame))  # noqa: PERF401  # a comprehension is a frame of its own in 3.11
+        return values
+
+    return run
+
+
+def _map(node: MapLiteral) -> Closure:
+    entries = tuple((key, build(value)) for key, value in node.entries)
+
+    def run(context: Mapping[str, Any], frame: Frame) -> dict[str, Any]:
+        fields = {}
+        for key, value in entries:
+            fields[key] = value(context, frame)
+        return fields
+
+    return run
+
+
+def _placed(problem: P, pos: int) -> P:
+    if problem.offset < 0:
+        problem.offset = pos
+    return problem
+
+
+_BUILDERS: dict[type, Callable[[Any], Closure]] = {
+    Literal: _literal,
+    Var: _var,
+    Get: _get,
+    Item: _item,
+    Unary: _unary,
+    Binary: _binary,
+    Logic: _logic,
+    Ternary: _ternary,
+    Coalesce: _coalesce,
+    Has: _has,
+    Call: _call,
+    Macro: _macro,
+    ListLiteral: _list,
+    MapLiteral: _map,
+}
