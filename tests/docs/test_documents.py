@@ -1,0 +1,137 @@
+"""Documents and code say the same."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from stepwell.kinds import discover
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(path for pattern in ("*.md", "docs/**/*.md", "examples/**/README.md") for path in ROOT.glob(pattern))
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[\[<>=!~; ]", requirement, maxsplit=1)[0]
+
+
+def _declared() -> set[str]:
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    lists = [
+        data["project"]["dependencies"],
+        *data["project"]["optional-dependencies"].values(),
+        *data["dependency-groups"].values(),
+        data["build-system"]["requires"],
+    ]
+    return {_name(requirement) for requirements in lists for requirement in requirements}
+
+
+def test_every_dependency_has_its_reason_and_no_reason_lacks_its_dependency():
+    text = (ROOT / "docs/decisions/dependencies.md").read_text("utf-8")
+    explained = {
+        name
+        for line in text.splitlines()
+        if line.startswith("- `")
+        for name in re.findall(r"`([^`]+)`", line.split(":")[0])
+    }
+    assert explained == _declared()
+
+
+def test_every_decision_is_in_the_list_and_numbered_without_gaps():
+    listed = (ROOT / "docs/decisions/README.md").read_text("utf-8")
+    files = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
+    assert [int(file.name[:4]) for file in files] == list(range(1, len(files) + 1))
+    for file in files:
+        title = file.read_text("utf-8").splitlines()[0].removeprefix("# ")
+        assert f"- [{title}]({file.name})" in listed
+
+
+@pytest.mark.parametrize("kind", discover().names())
+def test_every_kind_is_documented_with_all_its_fields(kind):
+    text = (ROOT / "docs/reference/language.md").read_text("utf-8")
+    found = re.search(rf"^### `{kind}`\n(.*?)(?=^##)", text, re.DOTALL | re.MULTILINE)
+    assert found, f"docs/reference/language.md has no section on {kind}"
+    common = {"id", "type", "name", "description", "depends_on", "join", "condition", "on_error", "compensate"}
+    common |= {"timeout", "retry", "output_schema"}
+    model = discover().get(kind)
+    assert model is not None
+    fields = {field.alias or name for name, field in model.model_fields.items()} - common
+    words = set(re.findall(r"\w+", found[1]))
+    assert fields <= words, f"{kind}: not documented: {sorted(fields - words)}"
+
+
+def test_every_kind_of_failure_is_documented():
+    from stepwell.definition.policy import ERROR_KINDS
+
+    text = (ROOT / "docs/reference/errors.md").read_text("utf-8")
+    assert set(re.findall(r"`([a-z_]+)`", text)) >= ERROR_KINDS
+
+
+def test_every_exception_is_documented():
+    from stepwell import errors
+
+    names = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.StepwellError) and not name.startswith("_")
+    }
+    text = (ROOT / "docs/reference/errors.md").read_text("utf-8")
+    assert {name for name in names if f"`{name}" not in text} == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_of_documents_lead_somewhere(document):
+    text = re.sub(r"```.*?```", "", document.read_text("utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        if not target.startswith(("https://", "http://")):
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_anchors_of_documents_exist(document):
+    text = document.read_text("utf-8")
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)]+)\)", text):
+        if target.startswith("http"):
+            continue
+        other = (document.parent / target).read_text("utf-8") if target else text
+        anchors = {
+            re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-")
+            for title in re.findall(r"^#+ (.+)$", other, re.MULTILINE)
+        }
+        assert anchor in anchors, f"{document.name}: {target}#{anchor}"
+
+
+def test_the_readme_has_the_two_commands_and_dev_py_knows_them():
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("dev", ROOT / "dev.py")
+    assert spec is not None
+    assert spec.loader is not None
+    dev = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(dev)
+    commands = set(re.findall(r"^python3 dev\.py (\w+)$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE))
+    assert commands == {"example", "test"}
+    assert all(callable(getattr(dev, command)) for command in commands)
+    assert "python3 dev.py test" in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_dev_py_is_short_and_needs_the_standard_library_only():
+    import ast
+    import sys
+
+    text = (ROOT / "dev.py").read_text("utf-8")
+    assert len(text.splitlines()) < 90
+    imported = {
+        (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    assert {name.split(".")[0] for name in imported} <= sys.stdlib_module_names
+
+
+def test_the_changelog_begins_with_unreleased():
+    titles = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert titles[0] == "Unreleased"
