@@ -1,0 +1,96 @@
+"""The command `stepwell`: its groups, and what happens with an error that none of them took.
+
+The law of the file: nothing heavy is imported here; a command's module is loaded when the command is named.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from stepwell.cli.command import Group
+from stepwell.cli.exits import FAILED, INTERRUPTED, explain
+
+_COMMANDS = {
+    "init": ("stepwell.cli.init:init", "Make a new project that runs at once."),
+    "validate": ("stepwell.cli.validate:validate", "Check workflow files; all problems at once."),
+    "run": ("stepwell.cli.run:run", "Run a workflow here and now."),
+    "runs": ("stepwell.cli.runs:runs", "List, show, follow, resume and cancel runs."),
+    "approvals": ("stepwell.cli.approvals:approvals", "See and decide what waits for people."),
+    "kb": ("stepwell.cli.kb:kb", "Fill and search the knowledge base."),
+    "recipes": ("stepwell.cli.recipes:recipes", "List the recipes that a workflow can use."),
+    "tools": ("stepwell.cli.tools:tools", "List the tools that a workflow can call."),
+    "kinds": ("stepwell.cli.kinds:kinds", "List the kinds of step, with their fields."),
+    "doctor": ("stepwell.cli.doctor:doctor", "What is configured, reachable and missing, each with a fix."),
+}
+
+_BEGIN = """\
+Stepwell runs AI workflows written in YAML, and carries on after anything.
+
+Where to begin
+  stepwell init demo                            make a project
+  stepwell run demo/workflows/hello.yaml -i name=Ana
+                                                run its workflow
+  stepwell approvals list                       see what waits for a person
+  stepwell runs list                            see what has run
+  stepwell doctor                               see what is configured and what is missing
+
+`stepwell --help` lists all commands; each has its own `--help` with an example."""
+
+
+class _Stepwell(Group):
+    """The outermost group: turns every error into one paragraph and an exit code."""
+
+    def main(self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        debug: dict[str, bool] = {}
+        try:
+            code = super().main(args, standalone_mode=False, obj=debug, **extra)
+            sys.stdout.flush()
+        except (click.Abort, KeyboardInterrupt):
+            click.echo("\ninterrupted", err=True)
+            code = INTERRUPTED
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = FAILED
+        except Exception as error:
+            if debug.get("debug"):
+                raise
+            code = explain(error)
+        if standalone_mode:
+            sys.exit(code if isinstance(code, int) else 0)
+        return code
+
+
+def _version(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 -- click's
+    del parameter
+    if value:
+        from importlib.metadata import version
+
+        click.echo(f"stepwell {version('stepwell')}")
+        context.exit()
+
+
+@click.group(
+    cls=_Stepwell,
+    lazy=_COMMANDS,
+    invoke_without_command=True,
+    example="stepwell init demo\nstepwell run demo/workflows/hello.yaml -i name=Ana",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog='Shell completion: eval "$(_STEPWELL_COMPLETE=bash_source stepwell)" (or zsh_source, fish_source).',
+)
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def stepwell(context: click.Context, *, debug: bool) -> None:
+    """Run AI workflows written in YAML or JSON, durably."""
+    if debug:
+        context.obj["debug"] = True
+    if context.invoked_subcommand is None:
+        click.echo(_BEGIN)
