@@ -167,7 +167,10 @@ def test_steps_of_the_branch_not_taken_are_skipped_with_the_reason_at_any_depth(
 
 
 def test_a_named_case_is_found_by_its_name_and_an_unnamed_one_by_its_number() -> None:
-    cases = [{"when": "false", "steps": [{"id": "x", **TOOL}]}, {"when": "true", "name": "big", "steps": [{"id": "y", **TOOL}]}]
+    cases = [
+        {"when": "false", "steps": [{"id": "x", **TOOL}]},
+        {"when": "true", "name": "big", "steps": [{"id": "y", **TOOL}]},
+    ]
     of = workflow({"id": "c", "type": "condition", "cases": cases})
     for taken, skipped in (("big", "/c/x"), ("case_0", "/c/y")):
         view = told(Journal().add("/c/~start", "started", value={"branch": taken}), of, run("running"))
@@ -258,6 +261,37 @@ def test_a_decided_approval_keeps_the_request_and_is_waited_for_no_more() -> Non
     assert view["steps"][0]["input"]["title"] == "Go?"
 
 
+def test_a_withdrawn_approval_is_cancelled_and_says_why() -> None:
+    reason = {"type": "withdrawn", "message": "branch b failed"}
+    of = workflow({"id": "p", "type": "parallel", "branches": {"a": [GATE], "b": [{"id": "t", **TOOL}]}})
+    journal = Journal().add("/p/~start", "started", value={}).add("/p/b/t", "failed", error={"kind": "x"}, attempts=1)
+    journal.add("/p/a/gate/?", "settled", status="cancelled", reason=reason).settled("/p/a", "cancelled", reason=reason)
+    journal.settled("/p", "failed", error={"kind": "x"})
+    view = told(journal, of, run("failed"), (gate("/p/a/gate", status="withdrawn"),))
+    assert statuses(view) == {"/p": "failed", "/p/b/t": "failed", "/p/a/gate": "cancelled"}
+    assert view["steps"][-1]["skip_reason"] == reason
+
+
+def test_a_timer_belongs_to_the_step_that_sleeps() -> None:
+    of = workflow({"id": "nap", "type": "wait", "for": "2h"}, {"id": "a", **TOOL})
+    journal = Journal().add("/nap/~start", "started", value={"until": T + 7200}, started=T)
+    timer = Wait("t1", "/nap/~sleep", "timer", None, opened=T, deadline=T + 7200)
+    view = told(journal, of, run("waiting"), (timer,))
+    assert statuses(view) == {"/nap": "waiting"}
+    assert [(wait["path"], wait["kind"], wait["deadline"]) for wait in view["waits"]] == [
+        ("/nap", "timer", instant(T + 7200))
+    ]
+    journal.add("/nap/~sleep/?", "succeeded", value=None).settled("/nap", value={"woken_by": "timer"})
+    assert statuses(told(journal, of, run("running"))) == {"/nap": "completed"}
+
+
+def test_a_call_that_may_not_be_repeated_runs_from_its_recorded_intent_on() -> None:
+    journal = Journal().add("/a/@1/~start", "started", started=T, args={"cents": 5})
+    view = told(journal, workflow({"id": "a", **TOOL}), run("running"))
+    assert statuses(view) == {"/a": "running"}
+    assert (view["steps"][0]["input"], view["steps"][0]["started_at"]) == ({"cents": 5}, instant(T))
+
+
 def test_an_open_container_of_a_parked_run_says_what_is_waited_for_inside() -> None:
     of = workflow({"id": "p", "type": "parallel", "branches": {"a": [GATE], "b": [{"id": "t", **TOOL}]}})
     journal = Journal().add("/p/~start", "started", value={}).done("/p/b/t", 1).settled("/p/b")
@@ -295,7 +329,10 @@ def test_a_large_value_is_fetched_where_that_is_possible_and_referred_to_where_n
 def test_a_run_whose_definition_is_gone_still_shows_its_steps() -> None:
     journal = Journal().done("/loop/3/leaf", 1).settled("/loop/3").settled("/loop")
     view = told(journal, None)
-    assert [(step["id"], step["type"], step["index"]) for step in view["steps"]] == [("loop", "", None), ("leaf", "", 3)]
+    assert [(step["id"], step["type"], step["index"]) for step in view["steps"]] == [
+        ("loop", "", None),
+        ("leaf", "", 3),
+    ]
 
 
 def test_the_order_is_that_of_the_journal_with_containers_before_their_parts() -> None:
@@ -303,7 +340,9 @@ def test_the_order_is_that_of_the_journal_with_containers_before_their_parts() -
     assert list(statuses(told(Journal().done("/a").done("/b"), of))) == ["/a", "/b"]
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.0, None), (T, "2023-11-14T22:13:20.000Z"), (T + 0.5, "2023-11-14T22:13:20.500Z")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0, None), (T, "2023-11-14T22:13:20.000Z"), (T + 0.5, "2023-11-14T22:13:20.500Z")]
+)
 def test_instants_are_utc_with_milliseconds(seconds: float, text: str | None) -> None:
     assert instant(seconds) == text
 
@@ -311,7 +350,9 @@ def test_instants_are_utc_with_milliseconds(seconds: float, text: str | None) ->
 def test_a_view_of_thirty_thousand_entries_takes_less_than_two_seconds() -> None:
     from time import perf_counter
 
-    of = workflow({"id": "l", "type": "loop", "over": "workflow_input.x", "steps": [{"id": "a", **TOOL}, {"id": "b", **TOOL}]})
+    of = workflow(
+        {"id": "l", "type": "loop", "over": "workflow_input.x", "steps": [{"id": "a", **TOOL}, {"id": "b", **TOOL}]}
+    )
     journal = Journal().add("/l/~start", "started", value={"over": list(range(10_000))})
     for at in range(10_000):
         journal.done(f"/l/{at}/a", at).done(f"/l/{at}/b", at).settled(f"/l/{at}")

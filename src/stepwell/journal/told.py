@@ -30,12 +30,14 @@ class Told:
     beginning: Entry | None = None
     begin: Body | None = None
     failed: dict[int, Body] = field(default_factory=dict)
+    withdrawn: dict[str, Json] | None = None
+    """Why its wait was withdrawn; a step that is left this way has no ending of its own."""
 
     @property
     def status(self) -> str:
         """How it ended; empty while it has not."""
         if self.ending is None or self.end is None:
-            return ""
+            return "cancelled" if self.withdrawn else ""
         return _ENDED.get(self.ending.kind) or self.end.status
 
     @property
@@ -64,7 +66,7 @@ class Told:
 
     @property
     def reason(self) -> dict[str, Json] | None:
-        return self.end.reason if self.end is not None else None
+        return self.end.reason if self.end is not None else self.withdrawn
 
     @property
     def meta(self) -> dict[str, Json] | None:
@@ -140,16 +142,26 @@ def tell(entries: Iterable[Entry]) -> dict[str, Told]:
     return told
 
 
+def owner(path: str) -> str:
+    """The step, iteration or branch that an entry or a wait belongs to: "/x/@2" and "/x/~sleep2/?" belong to "/x"."""
+    for mark in ("/@", "/?", "/~", "/!", "/$"):
+        path = path.partition(mark)[0]
+    return path
+
+
 def _add(told: dict[str, Told], entry: Entry) -> None:
-    owner, _, last = entry.path.rpartition("/")
-    path = owner if last[:1] in {"@", "?", "~", "!"} else entry.path
-    if "/~" in path or "/!" in path or "/$" in path:
+    path = owner(entry.path)
+    mark = entry.path[len(path) + 1 :]
+    if mark[:1] in {"!", "$"} or (mark[:1] == "~" and mark != "~start"):
         return
     of = told.setdefault(path, Told())
     of.first = min(of.first or entry.order, entry.order)
-    if last.startswith("@") and last[1:].isdigit():
-        of.failed[int(last[1:])] = _decode(entry.body)
-    elif last == "~start":
-        of.beginning, of.begin = entry, _decode(entry.body)
-    elif path == entry.path:
-        of.ending, of.end = entry, _decode(entry.body)
+    body = _decode(entry.body)
+    if not mark:
+        of.ending, of.end = entry, body
+    elif mark == "?":
+        of.withdrawn = body.reason if body.status == "cancelled" else None
+    elif mark.endswith("~start"):  # of the step, or of an attempt that may not be made twice
+        of.beginning, of.begin = entry, body
+    elif mark[1:].isdigit():
+        of.failed[int(mark[1:])] = body

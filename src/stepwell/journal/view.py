@@ -16,7 +16,7 @@ import msgspec
 from stepwell.definition.workflow import Workflow
 from stepwell.journal.entry import Entry
 from stepwell.journal.places import Place, Places
-from stepwell.journal.told import Told, tell
+from stepwell.journal.told import Told, owner, tell
 
 Json: TypeAlias = Any
 Fetch: TypeAlias = Callable[[str], bytes]
@@ -161,7 +161,7 @@ def wait_json(wait: WaitRow) -> dict[str, Json]:
     return {
         "id": wait.id,
         "kind": wait.kind,
-        "path": wait.path,
+        "path": owner(wait.path),
         "title": request.get("title"),
         "status": wait.status,
         "opened_at": instant(wait.opened),
@@ -189,8 +189,8 @@ def build(
     `fetch` gives a large value's JSON text by its digest; without it such a value is shown as `{"$ref": digest}`.
     """
     told = tell(entries)
-    pending = {wait.path: wait for wait in waits if wait.status == "pending"}
-    asked = {wait.path: wait for wait in waits}
+    pending = {owner(wait.path): wait for wait in waits if wait.status == "pending"}
+    asked = {owner(wait.path): wait for wait in waits}
     for path in pending:
         told.setdefault(path, Told())
     builder = _Builder(run, Places(workflow), told, asked, pending, fetch)
@@ -296,7 +296,7 @@ class _Builder:
             input=self._value(told.args, told.args_ref) if told.has_args else asked,
             output=value,
             error=told.error,
-            skip_reason=told.reason if told.status == "skipped" else None,
+            skip_reason=told.reason if told.status in {"skipped", "cancelled"} else None,
             started=told.started or (wait.opened if wait is not None else 0.0),
             ended=told.ended,
             meta=told.meta,
