@@ -90,6 +90,10 @@ WATCHED = """
 import json, sys
 from stepwell.expressions import ExpressionError, compile_expression, compile_template
 compile_expression('matches("a", "a")').evaluate({})
+try:
+    compile_expression("siz(1)")  # the lazy import behind "did you mean"
+except ExpressionError:
+    pass
 events = []
 def note(event, arguments):
     if event.split(".")[0] in {"open", "socket", "subprocess", "os", "exec", "compile", "import", "shutil", "ctypes", "object"}:
@@ -179,8 +183,8 @@ def test_c097_a_step_id_resolves_in_both_forms_or_is_refused_but_is_never_null(s
             assert refused.code in {"syntax", "step"}
             assert refused.message
             continue
-        if step_id == "a.b" and "`" not in source and "[" not in source:
-            continue
+        if step_id in ("a.b", " x ") and source.startswith(f"steps.{step_id}"):
+            continue  # blanks and dots separate here: this names another step
         assert program.evaluate(context) is True
 
 

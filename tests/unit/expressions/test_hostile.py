@@ -141,9 +141,9 @@ def attribute_walks() -> list[Hostile]:
     return [
         *expr("missing", f"workflow_input.{dunder}", f'workflow_input["{dunder}"]', f"workflow_input . {dunder}", f"workflow_input.\n{dunder}"),
         *expr("missing", 'workflow_input["__cla" + "ss__"]', 'workflow_input["\\u005f\\u005fclass\\u005f\\u005f"]', f"workflow_input.`{dunder}`"),
-        *expr("missing", "workflow_input.get", "workflow_input.keys", "workflow_input.get.__self__", "workflow_input.＿＿class＿＿", "workflow_input.ｇet"),
+        *expr("missing", "workflow_input.get", "workflow_input.keys", "workflow_input.get.__self__", "workflow_input.ｇet"),
         *expr("missing", f"workflow_input.{dunder}.__mro__[1].__subclasses__", "step.x.__init__.__globals__", "steps.x.__dict__"),
-        *expr("error", "step.__init__", "steps.__class__", f"workflow_input.{dunder}.__mro__[1].__subclasses__()", "workflow_input.items()"),
+        *expr("error", "workflow_input.＿＿class＿＿", "step.__init__", "steps.__class__", f"workflow_input.{dunder}.__mro__[1].__subclasses__()", "workflow_input.items()"),
         *expr("type", f'"".{dunder}', f"[].{dunder}", f"true.{dunder}", '"".join', "[1].append"),
         *expr("error", f"(1).{dunder}", "(1).real", "null.__doc__", f"[1].map(x, x.{dunder})", f"workflow_input.map(k, k.{dunder})"),
         *expr("syntax", "workflow_input['\\x5f\\x5fclass\\x5f\\x5f']", "ｗorkflow_input.a", "ｓteps.__class__", "getattr(workflow_input, 'a')"),
@@ -156,7 +156,7 @@ def attribute_walks() -> list[Hostile]:
         *expr(Is(None), f"workflow_input?.{dunder}"),
         *expr(Is(1), f"workflow_input.{dunder} ?? 1"),
         *expr(Is("data"), f"workflow_input.{dunder}", f'workflow_input["{dunder}"]', __class__="data"),
-        *expr("error", "workflow_input.o.name", "workflow_input.o.secret", "workflow_input.o[0]", "workflow_input.o()", "workflow_input.o == 1", o=Engine),
+        *expr("error", "workflow_input.o.name", "workflow_input.o.secret", "workflow_input.o[0]", "workflow_input.o()", o=Engine),
         *expr("error", "workflow_input.o", "string(workflow_input.o)", "json(workflow_input.o)", "workflow_input.o + 1", "size(workflow_input.o)", o=Engine),
         *[case for value in (dict, len, os, {1, 2}, b"x", 1j, decimal.Decimal(1), ..., range(9), memoryview(b"x")) for case in foreign(value)],
         *expr("any", "workflow_input.d", "workflow_input.d.year", "string(workflow_input.d)", d=lambda: dt.datetime(2024, 1, 1, tzinfo=dt.UTC)),
@@ -217,7 +217,7 @@ def growth() -> list[Hostile]:
     tenfold = "'aaaaaaaaaa'" + ".replace('a', 'aaaaaaaaaa')" * 12
     return [
         *expr("limit", tenfold, "'" + "x" * 5000 + "'" + ".replace('x', '" + "x" * 2500 + "')", "'" + "a," * 100 + "'" + ".split('a').join('aaaaaaaaaaaa')" * 30),
-        *expr("limit", "workflow_input.s.replace('', 'xxxxxxxxxx')", "workflow_input.s + workflow_input.s", "[workflow_input.s, workflow_input.s].join(workflow_input.s)", s=lambda: mb),
+        *expr("limit|eval", "workflow_input.s.replace('', 'xxxxxxxxxx')", "workflow_input.s + workflow_input.s", "[workflow_input.s, workflow_input.s].join(workflow_input.s)", s=lambda: mb),
         *expr("any", "workflow_input.s.split('')", "workflow_input.s.split('a')", "size(workflow_input.s.split('a'))", "workflow_input.s.lines()", s=lambda: mb),
         *expr("limit", "workflow_input.l.map(x, workflow_input.s).join('')", "json(workflow_input.l.map(x, workflow_input.s))", s=lambda: mb, l=ints(1000)),
         *expr("limit", "workflow_input.l.join(workflow_input.s)", s=lambda: mb, l=lambda: ["x"] * 1000),
@@ -299,7 +299,8 @@ def long_sources() -> list[Hostile]:
     return [
         *whole,
         *expr("limit", lambda: "1 " * MB, lambda: " " * (4 * MB), lambda: "'" + mb + "'", lambda: "workflow_input." + mb, lambda: "[" + "1," * 4000 + "1]"),
-        *expr("limit", "[" + ",".join("1" * 1100) + "]", "{" + ",".join(f"'k{n}':1" for n in range(600)) + "}", "+".join("1" * 600), "size(" + ",".join("1" * 1100) + ")"),
+        *expr("limit", "[" + ",".join("1" * 1100) + "]", "{" + ",".join(f"'{n}':1" for n in range(1001)) + "}", "+".join("1" * 600)),
+        *expr("limit|syntax", "size(" + ",".join("1" * 1100) + ")", "[1].map(x, " + ",".join("1" * 1100) + ")"),
         *expr("limit", "workflow_input" + ".a" * 70, "workflow_input" + "[0]" * 70),
     ]
 
@@ -307,11 +308,11 @@ def long_sources() -> list[Hostile]:
 def spellings() -> list[Hostile]:
     strings = ["'\\x41'", "'\\u12'", "'\\u{41}'", "'\\N{DIGIT ONE}'", "'\\'", "'abc", "'''", 'r"', "r'a", "'\\ud83d\\ude00'", "'\\ud800'", "'\\U00110000'", "'\\U0000d800'", "'\\q'"]
     glyphs = ["１ + 1", "1 ＋ 1", "“a” == 'a'", "1 == 1；", "workflow_input。a", "workflow_input．a", "1 ＞ 0", "true ＆＆ true", "（1）", "1 \u2212 1", "1\u200b+1", "٣", "²", "Ⅷ + 1"]
-    broken = ["", " ", "\t\n", "# x", "// x", "/* x */", "1 2", "1 +", "+", "()", "[,]", "[1,,2]", "{1}", "{'a'}", "{'a':}", "{a b: 1}", "1..2", ".5", "1.e5", "0x10", "1_000", "1e", "1e+", "."]
+    broken = ["", " ", "\t\n", "# x", "// x", "/* x */", "1 2", "1 +", "+", "()", "[,]", "[1,,2]", "{1}", "{'a'}", "{'a':}", "{a b: 1}", "1..2", ".5", "0x10", "1_000", "1e", "1e+", "."]
     return [
         *expr("syntax", *strings, *glyphs, *broken),
         *expr("any", "01", "1.", "[1,]", "{'a':1,'a':2}", "{1: 2}", "{true: 1}", "{'a':1}.a", "'a\nb'", "1\u00a0+ 1", "\ufeff1", "1\r\n+ 1", "1\u2028+ 1", "1\f+ 1", "'\0'"),
-        *expr("error", "workflow_input.a\u202e == 1", "\u2066workflow_input.a\u2069", "workflow_input.\u200da", "workflow_input.а", "workflow_input.é", "wоrkflow_input.a", "workflow_input.a\x00"),
+        *expr("error", "1.e5", "workflow_input.a\u202e == 1", "\u2066workflow_input.a\u2069", "workflow_input.\u200da", "workflow_input.а", "workflow_input.é", "wоrkflow_input.a", "workflow_input.a\x00"),
         *expr("error", "has(1)", "has('a')", "has(size('a'))", "has()", "has(workflow_input.a, 1)", "has(workflow_input.a + 1)", "has", "true.a", "true()", "null[0]", "workflow_input()"),
         *expr("error", "{{workflow_input.a}} x", "{{1}}{{2}}", "{{}}", "{{ }}", "{{", "}}", "{{workflow_input.a}", "{workflow_input.a}", "x{{workflow_input.a}}", "{{{{workflow_input.a}}}}"),
         *expr("error", lambda: "workflow_input.\ud800", lambda: "\ud800", lambda: "'a' + \udfff", lambda: "workflow_input.`\ud800`"),
@@ -340,7 +341,8 @@ def deep_data() -> list[Hostile]:
         *cases,
         *tree("limit", nested(33, as_list), nested(33, as_dict), nested(5_000, as_dict), lambda: [*nested(33, as_list)(), "{{workflow_input.a}}"]),
         *tree("limit|any", lambda: ["{{workflow_input.a}}"] * 1001, dag),
-        *tree("error", {"a": object}, {"a": "{{workflow_input.a"}, {"a": ["{{workflow_input.zz}}"]}, {"a": "{{workflow_input.a.__class__}}"}),
+        *tree("any", {"a": object}, {1: "{{workflow_input.a}}", None: ["{{workflow_input.a}}"]}, {"a": ("{{workflow_input.a}}",)}),
+        *tree("error", {"a": "{{workflow_input.a"}, {"a": ["{{workflow_input.zz}}"]}, {"a": "{{workflow_input.a.__class__}}"}),
     ]
 
 
