@@ -6,7 +6,7 @@ The law of the file: whoever walks a definition (checks, compiler, plans, pictur
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
@@ -23,9 +23,23 @@ Join: TypeAlias = Literal["any_completed", "all_completed", "all_settled"]
 
 
 class Recipes(Protocol):
-    """What checks need to know of recipes: the output schema of one, or None where it is unknown."""
+    """What checks need to know of recipes, which are named `id` or `id@version`."""
 
-    def output_schema(self, recipe: str) -> Schema | None: ...
+    def names(self) -> Collection[str] | None:
+        """The ids of all recipes there are, or None where nobody knows."""
+
+    def output_schema(self, recipe: str) -> Schema | None:
+        """The schema of a recipe's output, or None where it is unknown."""
+
+
+class NoRecipes:
+    """Nothing is known of any recipe."""
+
+    def names(self) -> None:
+        return None
+
+    def output_schema(self, recipe: str) -> None:
+        del recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +67,8 @@ class Block:
 class Text:
     """An expression or template of a step, with where it stands and what else it may see.
 
-    `inner` means that it sees what the step's block sees (`until`, the loop's `output`); `roots` are further roots
+    `inner` means that it sees what the step's block sees (`until`, the loop's `output`); `item` that it sees the loop's
+    item but no step of the block (`key`); `roots` are further roots
     (`error`, `result`, `event`); `boolean` says that it must give a boolean; `prose` that foreign braces in it are
     no more than a warning.
     """
@@ -61,6 +76,7 @@ class Text:
     where: Location
     value: Expression | Template | Value
     inner: bool = False
+    item: bool = False
     roots: tuple[str, ...] = ()
     boolean: bool = False
     prose: bool = False
@@ -77,6 +93,8 @@ class Step(BaseModel):
     """Whether it reaches the world (has a timeout of one attempt, and retries)."""
     inner_texts: ClassVar[frozenset[str]] = frozenset()
     """Fields whose texts see what the step's own block sees."""
+    item_texts: ClassVar[frozenset[str]] = frozenset()
+    """Fields whose texts see the item of the step's own loop, but not the steps of its block."""
     boolean_texts: ClassVar[frozenset[str]] = frozenset({"condition", "when", "until", "match"})
     prose_texts: ClassVar[frozenset[str]] = frozenset(
         {"prompt", "system", "content", "subject", "message", "title", "show"}
@@ -117,6 +135,7 @@ class Step(BaseModel):
                     where,
                     value,
                     inner=name in self.inner_texts,
+                    item=name in self.item_texts,
                     roots=(*self.extra_roots.get(name, ()), *_ROOTS.get(key, ())),
                     boolean=isinstance(value, Expression) and word in self.boolean_texts,
                     prose=name in self.prose_texts,
@@ -154,12 +173,26 @@ class Kinds(Protocol):
     def names(self) -> Sequence[str]: ...
 
 
+class Salvage(Protocol):
+    """Reads the steps of a broken definition, under "salvage" in the validation context: it never fails."""
+
+    def step(self, value: dict[str, Json]) -> Step: ...
+
+
 def _step(value: Json, info: ValidationInfo) -> Json:
     if isinstance(value, Step):
         return value
+    salvage: Salvage | None = info.context.get("salvage") if info.context else None
+    if salvage is not None and isinstance(value, dict):
+        return salvage.step(value)
+    return read_step(value, info.context or {})
+
+
+def read_step(value: Json, context: Mapping[str, Json]) -> Step:
+    """The step that an object describes. Raises pydantic's ValidationError, or PydanticCustomError for no known kind."""
     if not isinstance(value, dict):
         raise PydanticCustomError("step", "a step is an object with id and type", {"hint": "", "code": "step_shape"})
-    kinds: Kinds = info.context["kinds"]  # type: ignore[index] -- the loader always gives one
+    kinds: Kinds = context["kinds"]
     word = value.get("type")
     if not isinstance(word, str):
         hint = f"known types: {', '.join(kinds.names())}"
@@ -171,7 +204,7 @@ def _step(value: Json, info: ValidationInfo) -> Json:
             "unknown step type '{word}'",
             {"word": word, "code": "step_type", "known": list(kinds.names()), "hint": "", "at": "type"},
         )
-    return kind.model_validate(value, context=info.context)
+    return kind.model_validate(value, context=context)
 
 
 AnyStep = Annotated[SerializeAsAny[InstanceOf[Step]], BeforeValidator(_step)]
