@@ -193,10 +193,13 @@ class RunStore(Protocol):
     ) -> list[Run]:
         """Runs, newest first; `before` is the id of the last one already seen."""
 
-    async def claim(self, worker: str, ttl: float, *, limit: int = 1, run_id: str = "") -> list[Lease]:
+    async def claim(
+        self, worker: str, ttl: float, *, limit: int = 1, run_id: str = "", due_only: bool = False
+    ) -> list[Lease]:
         """Take runs that are queued, due (`wake_at`), have unread messages, or whose owner is dead or has lapsed.
 
-        With `run_id`, only that run, and also a parked one with nothing due. Each claim raises the epoch and sets
+        With `run_id`, only that run, and also a parked one with nothing due unless `due_only`. Each claim raises the
+        epoch and sets
         the run's status to running. Expired waits (deadline passed) of the claimed runs are turned into messages first.
         """
 
@@ -214,7 +217,7 @@ class RunStore(Protocol):
         """
 
     async def withdraw(self, lease: Lease, paths: Sequence[str], reason: str) -> list[str]:
-        """Close pending waits; returns the paths really withdrawn. Others were decided first; their message comes."""
+        """Close pending waits; returns the paths that are withdrawn now. Others were decided first; their message comes."""
 
     async def inbox(self, lease: Lease, after: int) -> list[Message]:
         """Messages of the leased run that came after `after`."""

@@ -52,6 +52,7 @@ class Loop(Control):
     """Runs `steps` for each item of `over`, or until `until` holds; the output is the list of iteration outputs."""
 
     inner_texts: ClassVar[frozenset[str]] = frozenset({"until", "output"})
+    item_texts: ClassVar[frozenset[str]] = frozenset({"key"})
 
     type: Literal["loop"]
     over: Annotated[Expression | Value, BeforeValidator(_over, json_schema_input_type=str | list[Json])] | None = None
@@ -177,10 +178,14 @@ class Loop(Control):
                     await scope.withdraw(f"iteration {index} failed")
             return outcome
 
-        def may_start(index: int) -> bool:
-            return failed <= tolerated or scope.has_begun(index)
-
-        outcomes = await settle_pool(scope.runtime, iterate, len(items), self.concurrency, may_start)
+        outcomes = await settle_pool(
+            scope,
+            iterate,
+            len(items),
+            self.concurrency,
+            begun=scope.has_begun,
+            may_start=lambda: failed <= tolerated,
+        )
         return self._gather(scope, outcomes, tolerated)
 
     def _gather(self, scope: Scope, outcomes: list[Outcome | None], tolerated: float) -> Outcome:

@@ -74,13 +74,18 @@ class Parallel(Control):
         scope.begin(dict)
         names = list(self.branches)
         outcomes = await settle_pool(
-            scope.runtime, lambda index: self._branch(names[index], scope), len(names), self.concurrency or len(names)
+            scope,
+            lambda index: self._branch(names[index], scope),
+            len(names),
+            self.concurrency or len(names),
+            begun=lambda index: scope.has_begun(names[index]),
         )
-        failures = [(name, outcome) for name, outcome in zip(names, outcomes, strict=True) if outcome.error]
+        settled = [(name, outcome) for name, outcome in zip(names, outcomes, strict=True) if outcome is not None]
+        failures = [(name, outcome) for name, outcome in settled if outcome.error]
         if failures and not self.continue_on_error:
             raise failed_inside(failures, "branch")
         output: dict[str, Json] = {
             name: {"status": outcome.status, "output": outcome.value, "error": outcome.error}
-            for name, outcome in zip(names, outcomes, strict=True)
+            for name, outcome in settled
         }
         return scope.complete(output)

@@ -1,0 +1,155 @@
+"""One pass: the interpreter run over a journal until the run ends or parks, and the verdict on how that was."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stepwell.engine.runtime import LiveRuntime, World
+from stepwell.errors import NonDeterminism, StepFailed, Unavailable
+from stepwell.expressions import ExpressionError
+from stepwell.interpreter.block import run_block
+from stepwell.interpreter.interruption import Abort, Ended, Interruption, LeaseLost, Pause, RunCancelled, RunTimedOut
+from stepwell.interpreter.scope import Scope
+from stepwell.journal.entry import Body, Draft
+from stepwell.ports import FINAL, Batch, Loaded, Verdict
+
+if TYPE_CHECKING:
+    from stepwell.definition.compile import Plan
+    from stepwell.definition.recipe import RecipeDefinition
+    from stepwell.ports import Lease, Run
+
+Json: TypeAlias = Any
+
+
+class Parked(Abort):
+    """The operator or a shutdown takes the run from this process; anyone may carry it on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a run pinned, compiled: its plan and the recipes it uses, by the names steps call them."""
+
+    plan: Plan
+    recipes: dict[str, RecipeDefinition]
+
+
+class Pass:
+    """A pass that is under way. `runtime` takes messages; `result` is the end of it."""
+
+    def __init__(self, lease: Lease, loaded: Loaded, definition: Definition, world: World) -> None:
+        self.lease = lease
+        self.loaded = loaded
+        self.definition = definition
+        self.runtime = LiveRuntime(lease, loaded, definition.plan, definition.recipes, world)
+        self._world = world
+
+    async def run(self) -> bool:
+        """Interpret, then release the lease. False if the run is still owned and must be gone on with.
+
+        Raises LeaseLost, and Unavailable when the store does not work.
+        """
+        runtime = self.runtime
+        try:
+            for message in self.loaded.messages:
+                runtime.deliver(message)
+            verdict = await self._verdict()
+        finally:
+            runtime.close()
+        if verdict is None:
+            return False
+        entries = runtime.closing()
+        if verdict.status in FINAL:
+            entries += self._last_entries(verdict)
+        consume = [message.order for message in self.loaded.messages if message.kind == "cancel"]
+        return await self._world.store.release(self.lease, Batch(entries, consume=consume), verdict)
+
+    async def _verdict(self) -> Verdict | None:
+        runtime = self.runtime
+        try:
+            output = await self._interpret()
+        except Pause:
+            if runtime.undelivered:
+                await self._world.store.append(self.lease, Batch(runtime.closing()))
+                return None
+            status, wake_at = runtime.parked()
+            return self._make(status, wake_at=wake_at)
+        except Ended as end:
+            if end.status == "completed":
+                return self._make("completed", output=end.output)
+            return self._make("failed", output=end.output, error=StepFailed("ended", end.message or "an end step says failed").record())
+        except StepFailed as failure:
+            return self._make("failed", error=failure.record())
+        except NonDeterminism as drift:
+            return self._make("stuck", error={"kind": "non_determinism", "message": str(drift), "path": drift.path,
+                                              "recorded": drift.recorded, "now": drift.now, "retryable": False})  # fmt: skip
+        except asyncio.CancelledError:
+            return self._aborted()
+        except (Unavailable, Interruption, LeaseLost):
+            raise
+        except Exception as bug:  # noqa: BLE001 -- the run is kept as it is, for a repaired engine to go on with
+            trace = "".join(traceback.format_exception(bug))[-4000:]
+            return self._make("stuck", error={"kind": "engine_error", "message": f"{type(bug).__name__}: {bug}",
+                                              "detail": {"trace": trace}, "retryable": False})  # fmt: skip
+        return self._make("completed", output=output)
+
+    def _aborted(self) -> Verdict:
+        runtime = self.runtime
+        if runtime.broken is not None:
+            raise runtime.broken
+        match runtime.aborted:
+            case RunCancelled() as cancelled:
+                error = StepFailed("cancelled", str(cancelled) or "the run was cancelled", retryable=False)
+                return self._make("cancelled", error=error.record())
+            case RunTimedOut():
+                limit = self.definition.plan.workflow.timeout
+                error = StepFailed("timeout", f"the run was active for {limit:g} s, its timeout", retryable=False)
+                return self._make("timed_out", error=error.record())
+            case Parked():
+                return self._make("queued")
+        raise asyncio.CancelledError
+
+    def _make(
+        self, status: str, *, output: Json = None, error: dict[str, Json] | None = None, wake_at: float = 0.0
+    ) -> Verdict:
+        runtime = self.runtime
+        ended = runtime.clock() if status in FINAL else 0.0
+        return Verdict(status, output, error, wake_at, round(runtime.active(), 3), runtime.usage, ended, runtime.seen)
+
+    async def _interpret(self) -> Json:
+        run, plan = self.loaded.run, self.definition.plan
+        scope = Scope.root(self.runtime, run.input, facts(run))
+        await asyncio.sleep(0)  # a message that aborts the pass is obeyed before anything is done
+        await run_block(plan.root, scope)
+        if plan.workflow.output is not None:
+            try:
+                return scope.render(plan.workflow.output)
+            except ExpressionError as error:
+                raise StepFailed("expression_error", f"output: {error.message} in {error.source[:200]!r}") from None
+        for step in reversed(plan.root.steps):
+            record = scope.records.get(step.id)
+            if record is not None and record.outcome.status == "completed":
+                return record.outcome.value
+        return None
+
+    def _last_entries(self, verdict: Verdict) -> list[Any]:
+        """Steps that were cut off, then the entry that closes the journal."""
+        runtime = self.runtime
+        now = runtime.clock()
+        drafts = []
+        for path, attempt in runtime.cut:
+            body = Body(status="cancelled", started=attempt.started, ended=now, attempts=attempt.number)
+            drafts.append(Draft(path, "cancelled", body))
+        closing = Body(status=verdict.status, error=verdict.error, started=self.loaded.run.started, ended=now)
+        drafts.append(Draft("", "settled", closing))
+        generation = self.loaded.run.generation
+        return [draft.entry(generation=generation, at=now) for draft in drafts]
+
+
+def facts(run: Run) -> dict[str, Json]:
+    """The root `run` of expressions: what stays the same on every replay."""
+    started = datetime.fromtimestamp(run.created, UTC).isoformat().replace("+00:00", "Z")
+    return {"id": run.id, "started_at": started, "workflow": run.workflow, "account": run.account}

@@ -1,0 +1,264 @@
+"""The engine: what one can do with workflows and runs.
+
+The law of the file: it has no logic of its own about steps; it stores, wakes and asks, and every answer comes from the
+store or the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stepwell.engine.bundles import Bundles
+from stepwell.engine.events import Event, Listeners
+from stepwell.engine.preflight import Preflight
+from stepwell.engine.worker import Worker
+from stepwell.errors import Conflict, InputError, NotFound, Problem
+from stepwell.journal.view import RunTree, build
+from stepwell.ports import FINAL, Message, NewRun, Run, RunStore, Wait
+
+if TYPE_CHECKING:
+    from stepwell.definition.load import LoadedWorkflow
+    from stepwell.engine.assemble import Parts
+    from stepwell.engine.settings import Settings
+    from stepwell.journal.entry import Entry
+    from stepwell.ports import KnowledgeStore, Outgoing, Tools
+
+Json: TypeAlias = Any
+
+ACCOUNT = "default"
+OPERATOR = "local operator"
+
+
+@dataclass(slots=True)
+class RunHandle:
+    """A run that this engine was asked to carry on."""
+
+    engine: Engine
+    run_id: str
+
+    async def wait(self, until_final: bool = False) -> Run:  # noqa: FBT001, FBT002 -- documented signature
+        """Return when the run has ended or parked (`until_final`: only when it has ended)."""
+        return await self.engine.settled(self.run_id, until_final=until_final)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """What happens from now on, until the run ends or parks."""
+        async for event in self.engine.events(self.run_id):
+            yield event
+
+    async def park(self) -> None:
+        """Take the run off this process; it stays resumable."""
+        await self.engine.park(self.run_id)
+
+
+class Engine:
+    """Workflows and runs of one database. Made by `open_engine`."""
+
+    def __init__(self, parts: Parts, settings: Settings, *, serves: bool) -> None:
+        self.settings = settings
+        self.tools: Tools = parts.tools
+        self.knowledge: KnowledgeStore = parts.knowledge
+        self._parts = parts
+        self._store: RunStore = parts.store
+        self._listeners: Listeners = parts.world.listeners
+        self._bundles = Bundles(parts.store)
+        name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._worker = Worker(name, parts.world, self._bundles.definition, serves=serves)
+        self._preflight = Preflight(parts)
+
+    async def open(self) -> None:
+        await self._worker.open()
+
+    async def close(self) -> None:
+        await self._worker.close()
+        await self._parts.close()
+
+    # ── definitions ──
+
+    def load(self, path: Path | str) -> LoadedWorkflow:
+        """A workflow from a file, checked. Raises DefinitionError with every problem."""
+        return self._parts.load(Path(path))
+
+    async def preflight(self, loaded: LoadedWorkflow, value: Json) -> list[Problem]:
+        """Everything that stands in the way of a run with this input, and warnings; nothing is executed."""
+        return (await self._preflight.check(loaded, value))[1]
+
+    # ── runs ──
+
+    async def start(
+        self, loaded: LoadedWorkflow, value: Json, *, idempotency_key: str = "", requester: str = ""
+    ) -> RunHandle:
+        """Start a run; it is durable on return and carried on here. Raises InputError, Conflict."""
+        filled, problems = await self._preflight.check(loaded, value)
+        if any(problem.severity == "error" for problem in problems):
+            raise InputError(problems)
+        digest = await self._bundles.store(ACCOUNT, loaded, self._parts.recipes(loaded))
+        new = NewRun(
+            id=new_id(),
+            account=ACCOUNT,
+            workflow=loaded.workflow.workflow,
+            version=loaded.workflow.version,
+            definition=digest,
+            input=filled,
+            requester=requester or OPERATOR,
+            project={"file": loaded.file, "tools": self._parts.tool_files(), "root": str(self.settings.root)},
+            idempotency_key=idempotency_key,
+            created=time.time(),
+        )
+        run, _ = await self._store.create(new)
+        await self._worker.adopt(run.id)
+        return RunHandle(self, run.id)
+
+    async def resume(self, run_id: str) -> RunHandle:
+        """Carry a run on here. Raises NotFound, and Conflict if it has ended or a living process owns it."""
+        run = await self._store.run(ACCOUNT, run_id)
+        if run.status in FINAL:
+            raise Conflict(f"run {run.id} has ended: it is {run.status}", run.status)
+        if await self._worker.adopt(run.id) is None:
+            raise Conflict(f"run {run.id} is carried on by another process", run.owner)
+        return RunHandle(self, run.id)
+
+    async def settled(self, run_id: str, *, until_final: bool = False) -> Run:
+        """The run once it has ended or parked here. Raises what stopped the work on it (Unavailable)."""
+        with self._worker.watching(run_id) if until_final else nullcontext():
+            while True:
+                if (task := self._worker.task(run_id)) is not None:
+                    await asyncio.shield(task)
+                run = await self._store.run(ACCOUNT, run_id)
+                if run.status in FINAL or (not until_final and self._worker.task(run_id) is None):
+                    return run
+                await asyncio.sleep(0.05)
+
+    async def events(self, run_id: str) -> AsyncIterator[Event]:
+        """What happens to a run here from now on, until it ends or parks."""
+        listener = self._listeners.listen(run_id)
+        try:
+            async for event in listener:
+                yield event
+        finally:
+            self._listeners.forget(run_id, listener)
+
+    async def park(self, run_id: str) -> None:
+        """Take a run off this process; it stays resumable."""
+        await self._worker.park([run_id])
+
+    async def run(self, run_id: str) -> Run:
+        """One run. Raises NotFound."""
+        return await self._store.run(ACCOUNT, run_id)
+
+    async def runs(
+        self, *, statuses: Sequence[str] = (), workflow: str = "", limit: int = 50, before: str = ""
+    ) -> list[Run]:
+        """Runs, newest first."""
+        return await self._store.runs(ACCOUNT, statuses=statuses, workflow=workflow, limit=limit, before=before)
+
+    async def history(self, run_id: str) -> list[Entry]:
+        """The whole journal of a run."""
+        return await self._store.history(ACCOUNT, run_id)
+
+    async def tree(self, run_id: str) -> RunTree:
+        """The run told as a list of steps. Raises NotFound."""
+        run = await self._store.run(ACCOUNT, run_id)
+        entries = await self._store.history(ACCOUNT, run_id)
+        waits = await self._store.waits(ACCOUNT, run_id=run_id, pending_only=False)
+        try:
+            workflow = (await self._bundles.definition(run)).plan.workflow
+        except NotFound:
+            workflow = None
+        return build(run, workflow, entries, waits, fetch=lambda digest: self._store.blob_now(ACCOUNT, digest))
+
+    async def cancel(self, run_id: str, reason: str = "", by: str = "") -> Run:
+        """Cancel a run. It is acknowledged when it is stored; a run that nobody carries on is ended here.
+
+        Raises NotFound, and Conflict if the run has ended.
+        """
+        body = {"reason": reason, "by": by or OPERATOR}
+        await self._store.post(ACCOUNT, Message(run_id, "cancel", body=body, at=time.time()))
+        task = await self._worker.adopt(run_id)
+        if task is not None:
+            await asyncio.shield(task)
+        return await self._store.run(ACCOUNT, run_id)
+
+    # ── waits ──
+
+    async def waits(self, *, run_id: str = "", pending_only: bool = True) -> list[Wait]:
+        """Open approvals (and other waits of people), oldest first."""
+        return await self._store.waits(ACCOUNT, run_id=run_id, kind="approval", pending_only=pending_only)
+
+    async def wait(self, wait_id: str) -> Wait:
+        """One wait. Raises NotFound."""
+        return await self._store.wait(ACCOUNT, wait_id)
+
+    async def decide(
+        self, wait_id: str, decision: str, *, comment: str = "", data: Json = None, by: str = OPERATOR, digest: str = ""
+    ) -> Wait:
+        """Decide an approval. Raises NotFound, AlreadyDecided, Gone, Conflict (stale) and InputError (form)."""
+        if decision not in {"approved", "rejected"}:
+            raise InputError([Problem("error", "decision", f"{decision!r} is not approved or rejected")])
+        wait = await self._store.wait(ACCOUNT, wait_id)
+        if decision == "approved" and wait.request.get("form") and wait.status == "pending":
+            data = _checked_form(wait.request["form"], data)
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        body = {"decision": decision, "by": by, "at": at, "comment": comment, "data": data}
+        return await self._store.decide(ACCOUNT, wait_id, body, digest=digest)
+
+    async def served(self) -> bool:
+        """Whether a living process carries on any run of this database."""
+        return await self._store.served()
+
+    async def notifications(self, run_id: str = "") -> list[Outgoing]:
+        """Stored notifications, newest first."""
+        return await self._store.outgoing(ACCOUNT, run_id=run_id)
+
+    async def doctor(self) -> list[Problem]:
+        """What is configured, what works, and what is missing, each with a fix."""
+        return await self._preflight.doctor()
+
+
+def _checked_form(form: dict[str, Json], data: Json) -> Json:
+    from stepwell.definition.schemas import problems_of, with_defaults
+
+    filled = with_defaults(form, {} if data is None else data)
+    problems = [Problem("error", "form", text, "give the fields with --data") for text in problems_of(form, filled)]
+    if problems:
+        raise InputError(problems)
+    return filled
+
+
+def new_id() -> str:
+    """A run's id: grows with time, unguessable, never chosen by anyone (12 hex digits of milliseconds, 10 of chance)."""
+    return f"{int(time.time() * 1000):012x}{secrets.token_hex(5)}"
+
+
+@asynccontextmanager
+async def open_engine(
+    database: str = "",
+    *,
+    settings: Settings | None = None,
+    tools: Iterable[Path | str] = (),
+    serves: bool = False,
+    on_busy: Any = None,
+) -> AsyncIterator[Engine]:
+    """The engine of a database (default: the settings' own). `serves` carries on every run of it that is due."""
+    from stepwell.engine.assemble import assemble
+    from stepwell.engine.settings import Settings as Loaded
+
+    found = settings if settings is not None else Loaded.load(Path.cwd(), os.environ)
+    parts = await assemble(database or found.database, found, [Path(tool) for tool in tools], on_busy)
+    engine = Engine(parts, found, serves=serves)
+    try:
+        await engine.open()
+        yield engine
+    finally:
+        await engine.close()
+
+
+__all__ = ["ACCOUNT", "OPERATOR", "Engine", "RunHandle", "open_engine"]

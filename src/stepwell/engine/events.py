@@ -1,0 +1,79 @@
+"""Events: what the engine says while it works, on its live branch only.
+
+The law of the file: nobody listening costs nothing, and a listener can neither slow nor fail a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+Json: TypeAlias = Any
+BACKLOG = 10_000
+"""Events kept for a listener that is slow; older ones are dropped and counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened in a run, at UTC seconds `at`."""
+
+    name: str
+    run_id: str
+    path: str
+    at: float
+    data: dict[str, Json] = field(default_factory=dict)
+
+
+class Listener:
+    """One reader of a run's events."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Event | None] = asyncio.Queue(BACKLOG)
+        self.dropped = 0
+
+    def put(self, event: Event | None) -> None:
+        while True:
+            try:
+                self._queue.put_nowait(event)
+            except asyncio.QueueFull:
+                self._queue.get_nowait()
+                self.dropped += 1
+            else:
+                return
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while (event := await self._queue.get()) is not None:
+            yield event
+
+
+class Listeners:
+    """Who listens to which run."""
+
+    def __init__(self) -> None:
+        self._by_run: dict[str, list[Listener]] = {}
+
+    def listen(self, run_id: str) -> Listener:
+        listener = Listener()
+        self._by_run.setdefault(run_id, []).append(listener)
+        return listener
+
+    def forget(self, run_id: str, listener: Listener) -> None:
+        listeners = self._by_run.get(run_id, [])
+        if listener in listeners:
+            listeners.remove(listener)
+        if not listeners:
+            self._by_run.pop(run_id, None)
+
+    def wanted(self, run_id: str) -> bool:
+        return run_id in self._by_run
+
+    def emit(self, event: Event) -> None:
+        for listener in self._by_run.get(event.run_id, ()):
+            listener.put(event)
+
+    def close(self, run_id: str) -> None:
+        """Tell every listener of a run that nothing more comes for now."""
+        for listener in self._by_run.get(run_id, ()):
+            listener.put(None)

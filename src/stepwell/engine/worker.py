@@ -1,0 +1,164 @@
+"""The worker: carries on the runs of a database, keeps their leases, and brings them their messages.
+
+The law of the file: a run is worked on only under a lease that this worker holds, and a pass whose lease is lost is
+stopped before it can do anything more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from stepwell.engine.advance import Definition, Parked, Pass
+from stepwell.errors import StepwellError, Unavailable
+from stepwell.interpreter.interruption import LeaseLost
+
+if TYPE_CHECKING:
+    from stepwell.engine.runtime import World
+    from stepwell.ports import Lease, Run
+
+TTL = 15.0
+"""Seconds a lease lives without being renewed."""
+RENEW = 5.0
+GRACE = 3.0
+"""Seconds that steps in flight get to end when their run is cancelled or the worker stops."""
+SWEEP = 5.0
+
+log = logging.getLogger("stepwell.worker")
+
+
+class Worker:
+    """Carries runs on in this process."""
+
+    def __init__(
+        self, name: str, world: World, definition: Callable[[Run], Awaitable[Definition]], *, serves: bool, capacity: int = 500
+    ) -> None:
+        self.name = name
+        self._world = world
+        self._store = world.store
+        self._definition = definition
+        self._serves = serves
+        self._capacity = capacity
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._passes: dict[str, Pass] = {}
+        self._leases: dict[str, Lease] = {}
+        self._watched: dict[str, int] = {}
+        self._background: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Begin to sweep, renew and listen."""
+        await self._store.heartbeat(self.name, serves=self._serves, ttl=TTL)
+        self._background = [asyncio.create_task(self._sweep()), asyncio.create_task(self._renew())]
+
+    async def close(self, drain: float = 10.0) -> None:
+        """Stop claiming, let what is in flight end for a while, give the runs back."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self.park(list(self._tasks), grace=min(drain, GRACE))
+
+    def task(self, run_id: str) -> asyncio.Task[None] | None:
+        """The task that carries a run on here, if one does."""
+        return self._tasks.get(run_id)
+
+    @contextlib.contextmanager
+    def watching(self, run_id: str):  # noqa: ANN201 -- a generator for contextlib
+        """Carry this run on whenever it is due, for as long as the block lasts."""
+        self._watched[run_id] = self._watched.get(run_id, 0) + 1
+        try:
+            yield
+        finally:
+            self._watched[run_id] -= 1
+            if not self._watched[run_id]:
+                del self._watched[run_id]
+
+    async def adopt(self, run_id: str, *, due_only: bool = False) -> asyncio.Task[None] | None:
+        """Claim a run and carry it on; None if it cannot be had (owned by a living worker, final, or not due)."""
+        if run_id in self._tasks:
+            return self._tasks[run_id]
+        for lease in await self._store.claim(self.name, TTL, run_id=run_id, due_only=due_only):
+            return self._carry(lease)
+        return None
+
+    async def park(self, run_ids: list[str], grace: float = GRACE) -> None:
+        """Take runs off this worker; they stay resumable. Steps in flight are cut off after `grace` seconds."""
+        tasks = [self._tasks[run_id] for run_id in run_ids if run_id in self._tasks]
+        for run_id in run_ids:
+            if (current := self._passes.get(run_id)) is not None:
+                current.runtime.abort(Parked())
+        if tasks:
+            _, pending = await asyncio.wait(tasks, timeout=grace)
+            for task in pending:
+                task.cancel()
+            if pending:
+                await asyncio.wait(pending, timeout=grace)
+
+    def _carry(self, lease: Lease) -> asyncio.Task[None]:
+        self._leases[lease.run_id] = lease
+        task = asyncio.create_task(self._passes_of(lease), name=f"run {lease.run_id}")
+        self._tasks[lease.run_id] = task
+        task.add_done_callback(lambda done: self._ended(lease.run_id, done))
+        return task
+
+    def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(run_id, None)
+        self._passes.pop(run_id, None)
+        self._leases.pop(run_id, None)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            log.warning("run %s left this worker: %s: %s", run_id, type(problem).__name__, problem)
+        self._world.listeners.close(run_id)
+
+    async def _passes_of(self, lease: Lease) -> None:
+        """Pass after pass until the lease is given back."""
+        while True:
+            loaded = await self._store.load(lease)
+            current = Pass(lease, loaded, await self._definition(loaded.run), self._world)
+            self._passes[lease.run_id] = current
+            try:
+                if await current.run():
+                    return
+            except LeaseLost:
+                raise Unavailable(f"run {lease.run_id} is carried on by another worker now") from None
+
+    async def _sweep(self) -> None:
+        """Bring messages to running passes, and take up runs that are due."""
+        while True:
+            try:
+                await self._deliver()
+                await self._take_up()
+                await self._store.changed(SWEEP)
+            except StepwellError as problem:
+                log.warning("the sweep failed and is tried again: %s", problem)
+                await asyncio.sleep(1.0)
+
+    async def _deliver(self) -> None:
+        for run_id, current in list(self._passes.items()):
+            lease = self._leases.get(run_id)
+            if lease is None:
+                continue
+            for message in await self._store.inbox(lease, current.runtime.seen):
+                current.runtime.deliver(message)
+
+    async def _take_up(self) -> None:
+        for run_id in list(self._watched):
+            if run_id not in self._tasks:
+                await self.adopt(run_id, due_only=True)
+        free = self._capacity - len(self._tasks)
+        if self._serves and free > 0:
+            for lease in await self._store.claim(self.name, TTL, limit=free):
+                self._carry(lease)
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW)
+            try:
+                await self._store.heartbeat(self.name, serves=self._serves, ttl=TTL)
+                for lease in await self._store.renew(list(self._leases.values()), TTL):
+                    current = self._passes.get(lease.run_id)
+                    if current is not None and current.lease.epoch == lease.epoch:
+                        current.runtime.fail(LeaseLost())
+            except StepwellError as problem:
+                log.warning("leases could not be renewed: %s", problem)

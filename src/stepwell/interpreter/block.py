@@ -1,0 +1,166 @@
+"""Blocks: running a list of steps as a sequence or as a graph.
+
+The law of the file: a step starts the moment the steps it depends on have settled; once a step of the block has
+failed, nothing fresh starts, and what runs is awaited.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepwell.errors import NonDeterminism, StepFailed
+from stepwell.expressions import ExpressionError
+from stepwell.interpreter.effect import digest, encoded
+from stepwell.interpreter.interruption import Ended
+from stepwell.interpreter.kind import Action, RunnableStep
+from stepwell.interpreter.recovery import recover
+from stepwell.interpreter.scope import Scope, explain
+from stepwell.interpreter.settle import Crew
+from stepwell.journal import path as paths
+
+if TYPE_CHECKING:
+    from stepwell.definition.compile import BlockPlan, StepPlan
+    from stepwell.journal.entry import Outcome
+
+
+async def run_block(block: BlockPlan, scope: Scope) -> None:
+    """Run the steps of a block below `scope.path`. Raises StepFailed when one fails and nothing handles it."""
+    if block.sequence:
+        await _run_sequence(block, scope)
+    else:
+        await _Graph(block, scope).run()
+
+
+async def _run_sequence(block: BlockPlan, scope: Scope) -> None:
+    for plan in block.steps:
+        try:
+            await visit(plan, scope)
+        except (StepFailed, Ended) as problem:
+            _skip_rest(block, scope, problem)
+            raise
+
+
+def _skip_rest(block: BlockPlan, scope: Scope, problem: StepFailed | Ended) -> None:
+    """Say of the steps that were not reached why they were not."""
+    reason = {"type": "upstream_failed"} if isinstance(problem, StepFailed) else {"type": "run_ended"}
+    for plan in block.steps:
+        path = _path(plan, scope)
+        if plan.in_flow and not scope.runtime.has_begun(path):
+            scope.at(plan, path).skip(reason)
+
+
+def _path(plan: StepPlan, scope: Scope) -> str:
+    bare = f"{scope.path}/{plan.id}"
+    return paths.with_round(bare, scope.runtime.round_of(bare))
+
+
+async def visit(plan: StepPlan, scope: Scope) -> Outcome:
+    """Bring one step to its end, or read how it ended, and make it visible. Raises StepFailed if the block must fail."""
+    path = _path(plan, scope)
+    here = scope.at(plan, path)
+    outcome = scope.runtime.recall(path)
+    if outcome is None:
+        outcome = await _run(plan, here)
+    else:
+        _compare(plan, here, outcome)
+    scope.bind(plan, outcome)
+    if outcome.status == "failed" and not (outcome.reason and outcome.reason.get("type") == "continued"):
+        raise _failure(outcome)
+    if outcome.meta and (end := outcome.meta.get("end")):
+        raise Ended(end["status"], outcome.value, end["message"], outcome.order)
+    return outcome
+
+
+def _failure(outcome: Outcome) -> StepFailed:
+    assert outcome.error is not None
+    first = outcome.reason.get("order") if outcome.reason else None
+    return StepFailed.of(outcome.error, order=first or outcome.order)
+
+
+async def _run(plan: StepPlan, here: Scope) -> Outcome:
+    step = plan.step
+    assert isinstance(step, RunnableStep)
+    try:
+        if step.condition is not None and here.runtime.recall(paths.start(here.path)) is None and not here.test(step.condition):
+            return here.skip({"type": "condition_false", **explain(step.condition, here.context)})
+        return await step.run(here)
+    except ExpressionError as error:
+        failure = StepFailed("expression_error", _located(error), retryable=False, detail={"code": error.code})
+    except StepFailed as problem:
+        failure = problem
+    try:
+        return await recover(here, failure)
+    except ExpressionError as error:
+        failure = StepFailed("expression_error", f"on_error: {_located(error)}", retryable=False, detail={"code": error.code})
+        return await here.fail(failure)
+
+
+def _located(error: ExpressionError) -> str:
+    hint = f" ({error.hint})" if error.hint else ""
+    return f"{error.message} in {error.source[:200]!r} at {error.line}:{error.column}{hint}"
+
+
+def _compare(plan: StepPlan, here: Scope, outcome: Outcome) -> None:
+    """Make sure that what is recorded is what the definition asks for now. Raises NonDeterminism."""
+    if not outcome.digest or not isinstance(plan.step, Action):
+        return
+    try:
+        effect = plan.step.effect(here)
+    except ExpressionError as error:
+        raise NonDeterminism(here.path, outcome.digest, f"an expression error: {error.message}") from None
+    now = digest(effect, encoded(effect))
+    if now != outcome.digest:
+        raise NonDeterminism(here.path, outcome.digest, now)
+
+
+class _Graph:
+    """A block in which steps name what they depend on."""
+
+    def __init__(self, block: BlockPlan, scope: Scope) -> None:
+        self._steps = block.steps
+        self._block = block
+        self._scope = scope
+        self._crew = Crew(scope)
+        self._missing = [len(plan.deps) for plan in block.steps]
+        self._outcomes: dict[int, Outcome] = {}
+
+    async def run(self) -> None:
+        for index, plan in enumerate(self._steps):
+            if plan.in_flow and not plan.deps:
+                self._crew.spawn(self._visit(index))
+        try:
+            await self._crew.settled()
+        except (StepFailed, Ended) as problem:
+            _skip_rest(self._block, self._scope, problem)
+            raise
+
+    async def _visit(self, index: int) -> None:
+        plan = self._steps[index]
+        path = _path(plan, self._scope)
+        if self._crew.failing and not self._scope.runtime.has_begun(path):
+            return
+        reason = self._dead_end(plan)
+        if reason is not None and self._scope.runtime.recall(path) is None:
+            outcome = self._scope.at(plan, path).skip(reason)
+            self._scope.bind(plan, outcome)
+        else:
+            outcome = await visit(plan, self._scope)
+        self._outcomes[index] = outcome
+        for dependent in plan.dependents:
+            self._missing[dependent] -= 1
+            if self._missing[dependent] == 0:
+                self._crew.spawn(self._visit(dependent))
+
+    def _dead_end(self, plan: StepPlan) -> dict[str, Any] | None:
+        """Why the step is skipped on account of the steps it depends on, or None (LANGUAGE, skip rule)."""
+        if not plan.deps:
+            return None
+        states = {self._steps[dep].id: self._outcomes[dep].status for dep in plan.deps}
+        match plan.step.join:
+            case "all_settled":
+                return None
+            case "all_completed":
+                dead = any(state != "completed" for state in states.values())
+            case _:
+                dead = all(state == "skipped" for state in states.values())
+        return {"type": "dependencies_skipped", "join": plan.step.join, "values": states} if dead else None

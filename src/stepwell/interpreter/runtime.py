@@ -1,0 +1,84 @@
+"""The port between the pure interpreter and the durable world.
+
+The law of the file: between two calls of a runtime the interpreter is pure, and whatever a runtime answers it answers
+again on replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from stepwell.definition.compile import StepPlan
+    from stepwell.definition.recipe import RecipeDefinition
+    from stepwell.errors import StepFailed
+    from stepwell.interpreter.effect import Effect
+    from stepwell.journal.entry import Draft, Outcome
+
+Json: TypeAlias = Any
+
+
+class Attempt:
+    """One performed attempt: its result or its failure, with times in UTC seconds."""
+
+    __slots__ = ("ended", "failure", "meta", "number", "outgoing", "started", "text", "value")
+
+    def __init__(self, number: int, started: float) -> None:
+        self.number = number
+        self.started = started
+        self.ended = started
+        self.value: Json = None
+        self.text: bytes | None = None
+        self.meta: dict[str, Json] | None = None
+        self.outgoing: tuple[Any, ...] = ()
+        self.failure: StepFailed | None = None
+
+
+class Runtime(Protocol):
+    """What the interpreter may ask of the world."""
+
+    run_id: str
+    recipes: dict[str, RecipeDefinition]
+
+    def recall(self, path: str) -> Outcome | None:
+        """What is recorded under a path."""
+
+    def has_begun(self, path: str) -> bool:
+        """Whether anything is recorded at or below a path."""
+
+    def round_of(self, path: str) -> int:
+        """The current round of the step at a path (without its round)."""
+
+    def ride(self, draft: Draft) -> Outcome:
+        """Record something that can be derived again; it becomes durable with the next append."""
+
+    async def record(self, draft: Draft, *, outgoing: Sequence[Any] = ()) -> Outcome:
+        """Record a fact; returns when it is durable, with its order."""
+
+    async def perform(self, plan: StepPlan, path: str, number: int, effect: Effect, text: bytes, digest: str) -> Attempt:
+        """Make an effect real, bounded by the step's timeout. A failure is data."""
+
+    async def wait(self, path: str, kind: str, request: Json, *, deadline: float = 0.0, on_expire: str = "") -> Json:
+        """Wait for a message to the step at `path`; durable, and holding nothing once the run parks."""
+
+    async def sleep_until(self, path: str, at: float) -> None:
+        """Return at an instant (UTC seconds): in process when it is near, parked when it is far."""
+
+    async def withdraw(self, path: str, reason: str) -> None:
+        """Close every wait below `path`, open now or opened later in this pass."""
+
+    def clock(self) -> float:
+        """UTC seconds now. Whoever uses the answer records it."""
+
+    def remaining(self) -> float:
+        """Active seconds left until the run's timeout."""
+
+    def tool_is_idempotent(self, tool: str) -> bool:
+        """What the tool's registration says."""
+
+    def enter(self) -> None:
+        """One more task can run."""
+
+    def leave(self) -> None:
+        """One task less can run; when none can and nothing is in flight, whoever waits is told to pause."""

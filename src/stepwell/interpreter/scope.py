@@ -1,0 +1,325 @@
+"""Scope: where we are, what is visible from here, and the one way to touch the world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stepwell.definition.fields import Expression, Template, Value
+from stepwell.errors import StepFailed
+from stepwell.expressions import ExpressionError
+from stepwell.interpreter.frame import Outputs, Record, Records
+from stepwell.interpreter.instants import instant
+from stepwell.interpreter.interruption import Ended
+from stepwell.journal import path as paths
+from stepwell.journal.entry import Body, Draft, Outcome
+
+if TYPE_CHECKING:
+    from stepwell.definition.compile import StepPlan
+    from stepwell.definition.step import Location
+    from stepwell.interpreter.recipes import PinnedRecipe
+    from stepwell.interpreter.runtime import Attempt, Runtime
+
+Json: TypeAlias = Any
+
+
+class Scope:
+    """The place of one step, iteration or branch. `context` is what expressions see."""
+
+    __slots__ = ("context", "exports", "opened", "outputs", "path", "plan", "records", "runtime", "spent")
+
+    def __init__(
+        self, runtime: Runtime, path: str, plan: StepPlan | None, context: dict[str, Json], outputs: Outputs, records: Records
+    ) -> None:
+        self.runtime = runtime
+        self.path = path
+        self.plan = plan
+        self.context = context
+        self.outputs = outputs
+        self.records = records
+        self.exports: tuple[str, ...] = plan.exports if plan else ()
+        self.opened = 0.0
+        self.spent: Attempt | None = None
+
+    @classmethod
+    def root(cls, runtime: Runtime, workflow_input: Json, run: dict[str, Json]) -> Scope:
+        """The scope of a whole run."""
+        outputs, records = Outputs(), Records()
+        context = {"workflow_input": workflow_input, "step": outputs, "steps": records, "run": run}
+        return cls(runtime, paths.ROOT, None, context, outputs, records)
+
+    def at(self, plan: StepPlan, path: str) -> Scope:
+        """The scope of a step: same sight, its own place."""
+        return Scope(self.runtime, path, plan, self.context, self.outputs, self.records)
+
+    def branch(self, name: str, where: Location) -> Scope:
+        """The scope of a branch: what its steps bind is visible after the container."""
+        assert self.plan is not None
+        inner = Scope(self.runtime, f"{self.path}/{name}", self.plan, self.context, self.outputs, self.records)
+        inner.exports = self.plan.blocks[where].exports
+        return inner
+
+    def iteration(self, index: int, item: Json, length: int, name: str | None, *, previous: Json = None) -> Scope:
+        """The scope of one iteration: its own bindings, linked to what is visible around the loop."""
+        outer = self.context
+        outputs, records = Outputs(self.outputs), Records(self.records)
+        loop: dict[str, Json] = {
+            "index": index,
+            "first": index == 0,
+            "last": index == length - 1,
+            "length": length,
+            "previous": previous,
+            "item": item,
+            "parent": outer.get("loop"),
+        }
+        context = outer | {"step": outputs, "steps": records, "loop_item": item, "loop": loop}
+        if name:
+            context[name] = item
+        inner = Scope(self.runtime, f"{self.path}/{index}", self.plan, context, outputs, records)
+        inner.exports = ()
+        return inner
+
+    # ── reading ──
+
+    def evaluate(self, expression: Expression) -> Json:
+        """The value of an expression here. Raises ExpressionError."""
+        return expression.program.evaluate(self.context)
+
+    def test(self, expression: Expression) -> bool:
+        """The boolean that an expression gives here. Raises ExpressionError if it is none."""
+        return expression.program.test(self.context)
+
+    def render(self, value: Value) -> Json:
+        """A value with its templates resolved."""
+        return value.tree.render(self.context)
+
+    def text(self, template: Template) -> str:
+        """A template as text: what is not text is written as JSON, as inside a longer text."""
+        found = template.compiled.render(self.context)
+        return found if isinstance(found, str) else as_text(found)
+
+    def recipe(self, name: str) -> PinnedRecipe:
+        """The recipe that the run pinned under this name."""
+        from stepwell.interpreter.recipes import PinnedRecipe
+
+        return PinnedRecipe(name, self.runtime.recipes[name])
+
+    def tool_is_idempotent(self, tool: str) -> bool:
+        return self.runtime.tool_is_idempotent(tool)
+
+    def recalled(self) -> Outcome | None:
+        """What is recorded for this very place; binds what it exports."""
+        found = self.runtime.recall(self.path)
+        if found is not None and found.exports:
+            self._import(found.exports)
+        return found
+
+    def has_begun(self, part: str | int) -> bool:
+        return self.runtime.has_begun(f"{self.path}/{part}")
+
+    def last_output(self, where: Location) -> Json:
+        """The output of the last step of a block, in written order, that completed; null if none did."""
+        assert self.plan is not None
+        for plan in reversed(self.plan.blocks[where].steps):
+            record = self.records[plan.id] if plan.id in self.records else None
+            if record is not None and record.outcome.status == "completed":
+                return record.outcome.value
+        return None
+
+    # ── going on ──
+
+    async def run_block(self, where: Location) -> None:
+        """Run one of the step's blocks here. Raises StepFailed when the block fails."""
+        from stepwell.interpreter.block import run_block
+
+        assert self.plan is not None
+        await run_block(self.plan.blocks[where], self)
+
+    def begin(self, compute: Callable[[], Json]) -> Json:
+        """What the container decides when it begins: computed once, recorded, and read on replay."""
+        place = paths.start(self.path)
+        found = self.runtime.recall(place)
+        if found is None:
+            self.opened = self.runtime.clock()
+            draft = Draft(place, "started", Body(started=self.opened))
+            draft.value(compute())
+            found = self.runtime.ride(draft)
+        else:
+            self.opened = found.started
+        return found.value
+
+    async def wait(self, kind: str, request: Json, *, expires_in: float | None = None, on_expire: str = "") -> Json:
+        """Wait for a message to this step."""
+        return await self.runtime.wait(
+            self.path, kind, request, deadline=expires_in or 0.0, on_expire=on_expire
+        )
+
+    async def sleep(self, delay: float) -> None:
+        """Sleep for some seconds, counted from when the step began, across crashes."""
+        until = self.begin(lambda: {"until": self.runtime.clock() + delay})["until"]
+        await self.runtime.sleep_until(f"{self.path}/~sleep", until)
+
+    async def sleep_until(self, text: str) -> None:
+        """Sleep until an instant written in ISO 8601 with an offset. Raises StepFailed for another text."""
+        try:
+            at = instant(text)
+        except ValueError as error:
+            raise StepFailed("validation_error", str(error)) from None
+        self.begin(lambda: {"until": at})
+        await self.runtime.sleep_until(f"{self.path}/~sleep", at)
+
+    async def withdraw(self, reason: str) -> None:
+        """Close the waits below this place, since it can no longer complete."""
+        await self.runtime.withdraw(self.path, reason)
+
+    # ── ending ──
+
+    def complete(self, value: Json, *, meta: dict[str, Json] | None = None) -> Outcome:
+        """Settle this place as completed; it can be derived again, so it rides with the next append."""
+        return self._settle("completed", value, meta=meta)
+
+    def give_up(self, reason: str) -> Outcome:
+        """Settle this place as cancelled: what it waited for was withdrawn."""
+        return self._settle("cancelled", None, reason={"type": "withdrawn", "message": reason})
+
+    def skip(self, reason: dict[str, Json]) -> Outcome:
+        """Settle this step as skipped."""
+        return self._settle("skipped", None, reason=reason)
+
+    async def end_run(self, status: str, output: Json, message: str) -> Outcome:
+        """Record that the run ends here, then leave."""
+        body = Body(status="completed", started=self.runtime.clock(), meta={"end": {"status": status, "message": message}})
+        body.ended = body.started
+        draft = Draft(self.path, "settled", body)
+        draft.value(output)
+        outcome = await self.runtime.record(draft)
+        raise Ended(status, outcome.value, message, outcome.order)
+
+    async def fail(
+        self, failure: StepFailed, *, default: Json = None, reason: dict[str, Json] | None = None
+    ) -> Outcome:
+        """Record that this place failed. `default` is the output under `continue`, where `reason` says so."""
+        spent = self.spent
+        body = Body(
+            status="failed",
+            error=failure.record() | ({} if failure.path else {"path": self.path}),
+            started=spent.started if spent else self.opened or self.runtime.clock(),
+            ended=spent.ended if spent else self.runtime.clock(),
+            attempts=spent.number if spent else 0,
+            reason=reason or ({"type": "failed_inside", "order": failure.order} if failure.order else None),
+            exports=self._exports(),
+            meta=spent.meta if spent else None,
+        )
+        draft = Draft(self.path, "failed" if spent else "settled", body)
+        if spent and spent.text is not None:
+            draft.arguments(spent.text)
+        if reason is not None:
+            draft.value(default)
+        return await self.runtime.record(draft)
+
+    def _settle(
+        self,
+        status: str,
+        value: Json,
+        *,
+        reason: dict[str, Json] | None = None,
+        meta: dict[str, Json] | None = None,
+    ) -> Outcome:
+        now = self.runtime.clock()
+        body = Body(
+            status=status,
+            started=self.opened or now,
+            ended=now,
+            reason=reason,
+            exports=self._exports(),
+            meta=meta,
+        )
+        draft = Draft(self.path, "settled", body)
+        if value is not None:
+            draft.value(value)
+        return self.runtime.ride(draft)
+
+    # ── what is visible afterwards ──
+
+    def bind(self, plan: StepPlan, outcome: Outcome) -> None:
+        """Make a settled step visible."""
+        self.records[plan.id] = Record(outcome)
+        continued = outcome.reason is not None and outcome.reason.get("type") == "continued"
+        if outcome.status == "completed" or continued:
+            self.outputs.bind(plan.id, outcome)
+        else:
+            self.outputs.hide(plan.id)
+        if plan.exports:
+            if outcome.exports:
+                self._import(outcome.exports)
+            self._derive_skips(plan)
+
+    def _derive_skips(self, plan: StepPlan) -> None:
+        """Steps of branches that were not taken are skipped, without a word in the journal."""
+        for step in plan.exports:
+            if step not in self.records:
+                self.records[step] = Record(Outcome("skipped", body=Body(reason={"type": "branch_not_taken"})))
+
+    def _exports(self) -> dict[str, dict[str, Json]] | None:
+        if not self.exports:
+            return None
+        found: dict[str, dict[str, Json]] = {}
+        for step in self.exports:
+            if step in self.records:
+                outcome = self.records[step].outcome
+                record: dict[str, Json] = {"status": outcome.status, "attempts": outcome.attempts}
+                if outcome.value is not None:
+                    record["value"] = outcome.value
+                for name in ("error", "reason", "meta"):
+                    if (part := getattr(outcome, name)) is not None:
+                        record[name] = part
+                if outcome.ended:
+                    record |= {"started": outcome.started, "ended": outcome.ended}
+                found[step] = record
+        return found or None
+
+    def _import(self, exports: dict[str, dict[str, Json]]) -> None:
+        for step, record in exports.items():
+            if step in self.records:
+                continue
+            body = Body(
+                error=record.get("error"),
+                reason=record.get("reason"),
+                meta=record.get("meta"),
+                attempts=record.get("attempts", 0),
+                started=record.get("started", 0.0),
+                ended=record.get("ended", 0.0),
+            )
+            outcome = Outcome(record["status"], record.get("value"), body=body)
+            self.records[step] = Record(outcome)
+            if record["status"] == "completed" or (body.reason and body.reason.get("type") == "continued"):
+                self.outputs[step] = outcome.value
+
+
+def as_text(value: Json) -> str:
+    """How a value that is not text is written inside a text: as JSON."""
+    from stepwell.expressions import to_text
+
+    return to_text(value)
+
+
+def explain(expression: Expression, context: dict[str, Json]) -> dict[str, Json]:
+    """The expression and the values that it saw, for the reason of a skip; long values are cut."""
+    from stepwell.expressions import compile_expression
+
+    values: dict[str, Json] = {}
+    for ref in expression.program.refs():
+        name = str(ref).rstrip("?")
+        if "*" in name or "?" in name:
+            continue
+        try:
+            value = compile_expression(name, names=frozenset(context)).evaluate(context)
+        except ExpressionError:
+            continue
+        if isinstance(value, str):
+            values[name] = value if len(value) <= 200 else f"{value[:200]}…"
+        elif value is None or isinstance(value, bool | int | float):
+            values[name] = value
+        else:
+            values[name] = f"{'array' if isinstance(value, list) else 'object'} of {len(value)}"
+    return {"expression": expression.source, "values": values}

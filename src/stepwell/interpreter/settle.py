@@ -1,0 +1,135 @@
+"""Running parts at once and settling them all: the one place that makes tasks and combines how they ended.
+
+The law of the file: nobody is cancelled because a sibling failed; all are awaited, then the worst is raised:
+bugs and aborts > failures and ends (the one recorded first) > rewinds > withdrawals > pauses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stepwell.errors import StepFailed
+from stepwell.interpreter.interruption import Ended, Interruption, Pause, Rewind, Withdrawn
+
+if TYPE_CHECKING:
+    from stepwell.interpreter.scope import Scope
+
+T = TypeVar("T")
+
+
+def worst(problems: list[BaseException]) -> BaseException:
+    """The one of several ways in which parts were left that counts for the whole."""
+    return min(problems, key=_severity)
+
+
+def _severity(problem: BaseException) -> tuple[int, int]:
+    if isinstance(problem, StepFailed | Ended):
+        return 2, problem.order
+    if isinstance(problem, Rewind):
+        return 3, 0
+    if isinstance(problem, Withdrawn):
+        return 4, 0
+    if isinstance(problem, Pause):
+        return 5, 0
+    return (1, 0) if isinstance(problem, Interruption) else (0, 0)
+
+
+class Crew:
+    """Tasks that belong together. A task that can run holds a token of the runtime; so does whoever waits for none."""
+
+    __slots__ = ("_done", "_live", "_problems", "_runtime", "_scope", "_tasks")
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._runtime = scope.runtime
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._live = 0
+        self._problems: list[BaseException] = []
+        self._done: asyncio.Future[None] | None = None
+
+    @property
+    def failing(self) -> bool:
+        """Whether a part has failed or ended the run: nothing fresh may start."""
+        return any(not isinstance(problem, Pause) for problem in self._problems)
+
+    def spawn(self, part: Coroutine[Any, Any, object]) -> None:
+        """Start a part at once."""
+        self._runtime.enter()
+        self._live += 1
+        task = asyncio.get_running_loop().create_task(self._run(part))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, part: Coroutine[Any, Any, object]) -> None:
+        try:
+            await part
+        except (StepFailed, Ended) as problem:
+            self._problems.append(problem)
+            try:
+                await self._scope.withdraw("a sibling has failed" if isinstance(problem, StepFailed) else "the run ends")
+            except BaseException as worse:  # noqa: BLE001 -- collected, and raised by settled()
+                self._problems.append(worse)
+        except BaseException as problem:  # noqa: BLE001 -- collected, and raised by settled()
+            self._problems.append(problem)
+        finally:
+            self._live -= 1
+            if self._live == 0 and self._done is not None:
+                if not self._done.done():
+                    self._done.set_result(None)  # the token goes to whoever awaits the crew
+            else:
+                self._runtime.leave()
+
+    async def settled(self) -> None:
+        """Return when every part has ended; raises the worst way in which one did."""
+        if self._live:
+            self._done = asyncio.get_running_loop().create_future()
+            self._runtime.leave()
+            try:
+                await self._done
+            except asyncio.CancelledError:
+                await self._cancel()
+                raise
+        if self._problems:
+            raise worst(self._problems)
+
+    async def _cancel(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+async def settle_pool(
+    scope: Scope,
+    part: Callable[[int], Awaitable[T]],
+    count: int,
+    width: int,
+    *,
+    begun: Callable[[int], bool],
+    may_start: Callable[[], bool] = lambda: True,
+) -> list[T | None]:
+    """Run parts 0 to count-1, at most `width` at once, starting in order; None stands for parts that did not start.
+
+    Once `may_start` is false or a part has failed, only parts that had begun in an earlier pass are taken up again.
+    """
+    results: list[T | None] = [None] * count
+    indexes: Iterator[int] = iter(range(count))
+    if min(width, count) <= 1:
+        for index in indexes:
+            if may_start() or begun(index):
+                results[index] = await part(index)
+        return results
+    crew = Crew(scope)
+
+    async def lane() -> None:
+        for index in indexes:
+            if (may_start() and not crew.failing) or begun(index):
+                results[index] = await part(index)
+
+    for _ in range(min(width, count)):
+        crew.spawn(lane())
+    await crew.settled()
+    return results
