@@ -1,0 +1,141 @@
+"""Leases in the database: who may write which run.
+
+The law of the file: an owner that lives keeps its lease until it lapses by a clock that nobody sets, and an owner that
+is known to be dead has none.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count
+from typing import TypeAlias
+
+from stepwell.ports import FINAL, Lease
+from stepwell.stores.liveness import ProcessIdentity
+from stepwell.stores.sqlite.deciding import expire
+from stepwell.stores.sqlite.rows import Row, lease_of
+
+Connection: TypeAlias = sqlite3.Connection
+
+EXPIRE_AT_ONCE = 1000
+"""How many waits one claim turns into messages at most."""
+_instances = count(1)
+
+_NEXT_PROCESS = "SELECT min(process) FROM run WHERE process <> '' AND process > ?"
+_DUE = "SELECT id FROM run WHERE due IS NOT NULL AND due <= ? ORDER BY due, id LIMIT ?"
+_LAPSED = """
+SELECT id FROM run WHERE process <> '' AND process = ? AND lease_until <= ? AND owner <> ? ORDER BY lease_until LIMIT ?
+"""
+_TAKE = """
+UPDATE run SET status = 'running', epoch = epoch + 1, owner = ?, process = ?, lease_until = ?, due = NULL, wake_at = 0,
+               started = CASE started WHEN 0 THEN ? ELSE started END
+WHERE id = ? RETURNING uid, account, id, epoch
+"""
+_HEARTBEAT = """
+INSERT INTO worker (name, process, serves, until) VALUES (?, ?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET process = excluded.process, serves = excluded.serves, until = excluded.until
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """Who asks for leases: a worker by name, in one store object of one process. `uptime` and `now` are seconds."""
+
+    worker: str
+    process: str
+    uptime: float
+    now: float
+
+
+def instance_of_this_process() -> str:
+    """An identity for a store object: the process, and which of its store objects."""
+    return f"{ProcessIdentity.current()}#{next(_instances)}"
+
+
+@lru_cache(maxsize=1024)
+def _identity(process: str) -> ProcessIdentity:
+    return ProcessIdentity.parse(process.rpartition("#")[0])
+
+
+def known_dead(process: str) -> bool:
+    """Whether the process of a store object certainly runs no more."""
+    return _identity(process).known_dead()
+
+
+def claim(connection: Connection, claimant: Claimant, ttl: float, limit: int) -> list[Lease]:
+    """Lease up to `limit` runs: first those that lost their owner, then those that are due, the longest due first."""
+    keys: list[int] = []
+    for process in _processes(connection):
+        until = float("inf") if known_dead(process) else claimant.uptime
+        own = claimant.worker if process == claimant.process else ""
+        keys += _first(connection.execute(_LAPSED, (process, until, own, limit - len(keys))))
+    keys += _first(connection.execute(_DUE, (claimant.now, limit - len(keys))))
+    return [_take(connection, claimant, ttl, key) for key in keys]
+
+
+def claim_run(connection: Connection, claimant: Claimant, ttl: float, run_id: str) -> list[Lease]:
+    """Lease this run, also if nothing in it is due; nothing if it has ended or its owner lives."""
+    row = connection.execute(
+        "SELECT id, status, owner, process, lease_until FROM run WHERE uid = ?", (run_id,)
+    ).fetchone()
+    if row is None:
+        return []
+    key, status, owner, process, lease_until = row
+    expire(connection, claimant.now, run=key, limit=-1)
+    own = process == claimant.process and owner == claimant.worker
+    owned = process and (own or (lease_until > claimant.uptime and not known_dead(process)))
+    return [] if owned or status in FINAL else [_take(connection, claimant, ttl, key)]
+
+
+def renew(connection: Connection, leases: list[Lease], until: float) -> list[Lease]:
+    """Prolong leases; returns those that were lost."""
+    return [
+        lease
+        for lease in leases
+        if not connection.execute(
+            "UPDATE run SET lease_until = ? WHERE id = ? AND epoch = ? AND process <> ''",
+            (until, lease.key, lease.epoch),
+        ).rowcount
+    ]
+
+
+def disown(connection: Connection, process: str) -> None:
+    """Give up whatever a store object still holds: others may take it at once."""
+    connection.execute("UPDATE run SET lease_until = 0, owner = '' WHERE process <> '' AND process = ?", (process,))
+    connection.execute("DELETE FROM worker WHERE process = ?", (process,))
+
+
+def heartbeat(connection: Connection, claimant: Claimant, ttl: float, *, serves: bool) -> None:
+    """Say that a worker lives, and forget those that do not."""
+    for name, process in connection.execute("SELECT name, process FROM worker").fetchall():
+        if name != claimant.worker and known_dead(process):
+            connection.execute("DELETE FROM worker WHERE name = ?", (name,))
+    connection.execute(_HEARTBEAT, (claimant.worker, claimant.process, serves, claimant.uptime + ttl))
+
+
+def served(connection: Connection, uptime: float) -> bool:
+    """Whether a worker that serves the database lives."""
+    alive = connection.execute("SELECT process FROM worker WHERE serves = 1 AND until > ?", (uptime,))
+    return any(not known_dead(process) for (process,) in alive)
+
+
+def _processes(connection: Connection) -> list[str]:
+    """Which store objects hold leases: a jump from one to the next in the index, however many runs they hold."""
+    found: list[str] = []
+    process = connection.execute(_NEXT_PROCESS, ("",)).fetchone()[0]
+    while process is not None:
+        found.append(process)
+        process = connection.execute(_NEXT_PROCESS, (process,)).fetchone()[0]
+    return found
+
+
+def _first(rows: sqlite3.Cursor) -> list[int]:
+    return [key for (key,) in rows]
+
+
+def _take(connection: Connection, claimant: Claimant, ttl: float, key: int) -> Lease:
+    given = (claimant.worker, claimant.process, claimant.uptime + ttl, claimant.now, key)
+    row: Row = connection.execute(_TAKE, given).fetchone()
+    return lease_of(row, claimant.worker)

@@ -1,0 +1,177 @@
+"""Runs and definitions in the database: creating and listing them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from stepwell.errors import Conflict, NotFound
+from stepwell.ports import NewRun, Outgoing, Run, Wait
+from stepwell.stores.sqlite.deciding import beat
+from stepwell.stores.sqlite.rows import (
+    OUTGOING,
+    RUNS,
+    WAITS,
+    canonical,
+    encode,
+    one,
+    outgoing_of,
+    run_of,
+    wait_of,
+)
+
+Connection: TypeAlias = sqlite3.Connection
+
+_INSERT_RUN = """
+INSERT INTO run (uid, account, workflow, version, definition, status, requester, idempotency_key, created, due)
+VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?, 0)
+"""
+_RUN = RUNS + " WHERE run.account = ? AND run.uid = ?"
+_RUN_OF_KEY = (
+    RUNS + " WHERE run.account = ? AND run.workflow = ? AND run.idempotency_key <> '' AND run.idempotency_key = ?"
+)
+_WAIT = WAITS + " WHERE wait.account = ? AND wait.uid = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs are listed; `before` is the id of the last one already seen."""
+
+    statuses: Sequence[str] = ()
+    workflow: str = ""
+    limit: int = 50
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitFilter:
+    """Which waits are listed."""
+
+    run_id: str = ""
+    kind: str = ""
+    pending_only: bool = True
+    limit: int = 1000
+
+
+def put_definition(connection: Connection, account: str, digest: str, body: bytes) -> None:
+    """Keep a definition; the same digest again changes nothing."""
+    connection.execute(
+        "INSERT INTO definition (account, digest, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        (account, digest, body),
+    )
+
+
+def definition(connection: Connection, account: str, digest: str) -> bytes:
+    """A definition's text. Raises NotFound."""
+    body: bytes | None = one(
+        connection.execute("SELECT body FROM definition WHERE account = ? AND digest = ?", (account, digest)).fetchone()
+    )
+    if body is None:
+        raise NotFound(f"there is no definition {digest}")
+    return body
+
+
+def blob(connection: Connection, account: str, digest: str) -> bytes:
+    """A large value's text. Raises NotFound."""
+    body: bytes | None = one(
+        connection.execute("SELECT body FROM blob WHERE account = ? AND digest = ?", (account, digest)).fetchone()
+    )
+    if body is None:
+        raise NotFound(f"there is no value {digest}")
+    return body
+
+
+def create(connection: Connection, new: NewRun, content: tuple[bytes, bytes], now: float) -> tuple[Run, bool]:
+    """Store a queued run, or find the one of its idempotency key. Raises Conflict."""
+    if new.idempotency_key:
+        key = (new.account, new.workflow, new.idempotency_key)
+        row = connection.execute(_RUN_OF_KEY, key).fetchone()
+        if row is not None:
+            return _same(run_of(row), new), False
+    given = (new.id, new.account, new.workflow, new.version, new.definition, new.requester, new.idempotency_key)
+    try:
+        stored = connection.execute(_INSERT_RUN, (*given, new.created or now)).lastrowid
+    except sqlite3.IntegrityError as error:
+        raise Conflict(f"there is a run {new.id} already") from error
+    connection.execute("INSERT INTO run_content (run, input, project) VALUES (?, ?, ?)", (stored, *content))
+    beat(connection)
+    return run(connection, new.account, new.id), True
+
+
+def _same(there: Run, new: NewRun) -> Run:
+    if there.definition != new.definition or canonical(there.input) != canonical(new.input):
+        raise Conflict(
+            f"the idempotency key {new.idempotency_key} belongs to run {there.id}, whose definition or input differs",
+            {"run": there.id},
+        )
+    return there
+
+
+def run(connection: Connection, account: str, run_id: str) -> Run:
+    """One run. Raises NotFound."""
+    row = connection.execute(_RUN, (account, run_id)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no run {run_id}")
+    return run_of(row)
+
+
+def run_key(connection: Connection, account: str, run_id: str) -> int:
+    """The database's own number of a run. Raises NotFound."""
+    key: int | None = one(
+        connection.execute("SELECT id FROM run WHERE account = ? AND uid = ?", (account, run_id)).fetchone()
+    )
+    if key is None:
+        raise NotFound(f"there is no run {run_id}")
+    return key
+
+
+def runs(connection: Connection, account: str, wanted: RunFilter) -> list[Run]:
+    """Runs, newest first. Raises NotFound for a `before` that is no run."""
+    conditions, given = ["run.account = ?"], [account]
+    if wanted.workflow:
+        conditions.append("run.workflow = ?")
+        given.append(wanted.workflow)
+    if wanted.statuses:
+        conditions.append("run.status IN (SELECT value FROM json_each(?))")
+        given.append(encode(list(wanted.statuses)).decode())
+    if wanted.before:
+        conditions.append("run.id < ?")
+        given.append(str(run_key(connection, account, wanted.before)))
+    statement = f"{RUNS} WHERE {' AND '.join(conditions)} ORDER BY run.id DESC LIMIT ?"
+    return [run_of(row) for row in connection.execute(statement, (*given, wanted.limit))]
+
+
+def wait(connection: Connection, account: str, wait_id: str) -> Wait:
+    """One wait. Raises NotFound."""
+    row = connection.execute(_WAIT, (account, wait_id)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no wait {wait_id}")
+    return wait_of(row)
+
+
+def waits(connection: Connection, account: str, wanted: WaitFilter) -> list[Wait]:
+    """Waits, oldest first. Raises NotFound for a run that is not there."""
+    conditions, given = ["wait.account = ?"], [account]
+    if wanted.run_id:
+        conditions.append("wait.run = ?")
+        given.append(str(run_key(connection, account, wanted.run_id)))
+    if wanted.kind:
+        conditions.append("wait.kind = ?")
+        given.append(wanted.kind)
+    if wanted.pending_only:
+        conditions.append("wait.status = 'pending'")
+    statement = f"{WAITS} WHERE {' AND '.join(conditions)} ORDER BY wait.id LIMIT ?"
+    return [wait_of(row) for row in connection.execute(statement, (*given, wanted.limit))]
+
+
+def outgoing(connection: Connection, account: str, run_id: str, limit: int) -> list[Outgoing]:
+    """Stored notifications, newest first."""
+    given: tuple[Any, ...] = (account, limit)
+    condition = "outgoing.account = ?"
+    if run_id:
+        condition = "outgoing.account = ? AND outgoing.run = ?"
+        given = (account, run_key(connection, account, run_id), limit)
+    statement = f"{OUTGOING} WHERE {condition} ORDER BY outgoing.id DESC LIMIT ?"
+    return [outgoing_of(row) for row in connection.execute(statement, given)]

@@ -1,0 +1,192 @@
+"""A database file: one thread writes, a few read, several processes share it.
+
+The law of the file: every write runs in a transaction that was begun IMMEDIATE, so that it never fails halfway because
+another process writes; every read sees one instant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from stepwell.errors import Unavailable
+from stepwell.stores.sqlite.connection import (
+    BusyLine,
+    Durability,
+    connect_reader,
+    connect_writer,
+    is_of_the_statement,
+    patiently,
+    unavailable,
+)
+from stepwell.stores.sqlite.migration import migrate, migrations_in
+from stepwell.stores.sqlite.writer import Operation, Writer
+
+T = TypeVar("T")
+PATIENCE = 30.0
+"""For how many seconds a write waits for a file that another process keeps locked."""
+_READERS = 3
+
+
+class Database:
+    """An SQLite file that is open. Stores on it share it, and whoever opened it closes it."""
+
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, *, patience: float, on_busy: BusyLine | None
+    ) -> None:
+        self.path = path
+        self.announced = 0
+        """How many commits of this process others may want to know of."""
+        self._patience = patience
+        self._on_busy = on_busy
+        self._watchers: set[asyncio.Future[None]] = set()
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="stepwell-reader")
+        self._local = threading.local()
+        self._reading: list[sqlite3.Connection] = []
+        self._now: sqlite3.Connection | None = None
+        self._now_lock = threading.Lock()
+        self._closed = False
+        self._connection = connection
+        self._writer = Writer(path, connection, patience=patience, on_busy=on_busy, announce=self._announce)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        durability: Durability = "full",
+        patience: float = PATIENCE,
+        on_busy: BusyLine | None = None,
+    ) -> Database:
+        """Open or create the file; blocks, for at most `patience` seconds. Raises Unavailable.
+
+        `on_busy` gets a line a second while another process keeps the file locked; it is called in other threads.
+        """
+        path = Path(path)
+        try:
+            connection = patiently(path, lambda: connect_writer(path, durability), patience=patience, on_busy=on_busy)
+        except sqlite3.Error as error:
+            raise unavailable(path, error) from error
+        return cls(path, connection, patience=patience, on_busy=on_busy)
+
+    def migrate(self, part: str, folder: Path) -> int:
+        """Apply the numbered .sql files of `folder` that are missing; returns how many were. Blocks; raises Unavailable.
+
+        To be called before the database is used: `part` names what the files are about, and counts for itself.
+        """
+        migrations = migrations_in(folder)
+        try:
+            connection = sqlite3.connect(self.path, timeout=1.0, isolation_level=None)
+            try:
+                return patiently(
+                    self.path,
+                    lambda: migrate(connection, part, migrations),
+                    patience=self._patience,
+                    on_busy=self._on_busy,
+                )
+            finally:
+                connection.close()
+        except sqlite3.Error as error:
+            raise unavailable(self.path, error) from error
+
+    def submit(
+        self,
+        act: Callable[[sqlite3.Connection], T],
+        *,
+        size: int = 256,
+        indivisible: bool = False,
+        announces: bool = False,
+    ) -> asyncio.Future[T]:
+        """Hand a write over before this returns; the future is resolved when it is durable. See `Operation`."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._writer.submit(Operation(act, future, size, indivisible, announces))
+        return future
+
+    async def write(self, act: Callable[[sqlite3.Connection], T], *, size: int = 256, announces: bool = False) -> T:
+        """Run `act` in the writer's transaction; its own writes are undone if it raises. Returns when it is durable.
+
+        Raises Unavailable, and whatever `act` raises. `act` runs in another thread, quickly and perhaps more than once.
+        """
+        return await self.submit(act, size=size, announces=announces)
+
+    async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `query` on a connection that sees one instant and cannot write. Raises Unavailable."""
+        if self._closed:
+            raise Unavailable(f"database {self.path} is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_here, query)
+
+    def read_now(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """The same, in the calling thread and blocking."""
+        with self._now_lock:
+            if self._closed:
+                raise Unavailable(f"database {self.path} is closed")
+            if self._now is None:
+                self._now = self._connect_reader()
+            return self._read(self._now, query)
+
+    async def announcement(self, seconds: float) -> None:
+        """Wait for the next commit of this process that announces itself, at most this many seconds."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watchers.add(future)
+        try:
+            await asyncio.wait((future,), timeout=seconds)
+        finally:
+            self._watchers.discard(future)
+
+    async def close(self) -> None:
+        """Write what was handed over, checkpoint and close; idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._writer.refuse()
+        await asyncio.get_running_loop().run_in_executor(None, self._close_here)
+
+    def _close_here(self) -> None:
+        self._readers.shutdown()
+        with self._now_lock:
+            for connection in (*self._reading, *((self._now,) if self._now else ())):
+                connection.close()
+        self._writer.stop()
+
+    def _announce(self) -> None:
+        self.announced += 1
+        watchers, self._watchers = self._watchers, set()
+        for future in watchers:
+            with suppress(RuntimeError):  # a loop that is closed waits for nothing
+                future.get_loop().call_soon_threadsafe(_wake, future)
+
+    def _read_here(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = self._connect_reader()
+            self._reading.append(connection)
+        return self._read(connection, query)
+
+    def _connect_reader(self) -> sqlite3.Connection:
+        try:
+            return connect_reader(self.path)
+        except sqlite3.Error as error:
+            raise unavailable(self.path, error) from error
+
+    def _read(self, connection: sqlite3.Connection, query: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            connection.execute("BEGIN")
+            try:
+                return query(connection)
+            finally:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            if is_of_the_statement(error):
+                raise
+            raise unavailable(self.path, error) from error
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,145 @@
+"""Messages and waits in the database: what reaches a run from outside.
+
+The law of the file: a wait changes from pending once, by compare-and-set, in one transaction with the message that
+tells of it and the wake-up of the run.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any, TypeAlias
+
+from stepwell.errors import AlreadyDecided, Conflict, Gone, NotFound
+from stepwell.ports import FINAL, PARKED, RUNNABLE, Lease, Message, Verdict, Wait
+from stepwell.stores.sqlite.journal import fence
+from stepwell.stores.sqlite.rows import WAITS, decode, encode, wait_of
+
+Json: TypeAlias = Any
+Connection: TypeAlias = sqlite3.Connection
+
+_INSERT_MESSAGE = "INSERT INTO inbox (run, kind, path, body, at) VALUES (?, ?, ?, ?, ?)"
+_WAKE = "UPDATE run SET due = 0 WHERE id = ? AND process = ''"
+_EXPIRED = """
+SELECT id, run, path, kind FROM wait
+WHERE status = 'pending' AND deadline > 0 AND deadline <= ? ORDER BY deadline LIMIT ?
+"""
+_EXPIRED_OF_RUN = """
+SELECT id, run, path, kind FROM wait
+WHERE run = ? AND status = 'pending' AND deadline > 0 AND deadline <= ? ORDER BY deadline
+"""
+_CLOSE_WAIT = "UPDATE wait SET status = ?, decision = ?, decided = ? WHERE id = ? AND status = 'pending'"
+_WITHDRAW = """
+UPDATE wait SET status = 'withdrawn', decision = ?, decided = ? WHERE run = ? AND path = ? AND status = 'pending'
+"""
+_WAIT = WAITS + " WHERE wait.account = ? AND wait.uid = ?"
+_RELEASE = """
+UPDATE run SET status = ?, wake_at = ?, active = ?, ended = ?, due = ?, epoch = epoch + 1, owner = '', process = '',
+               lease_until = 0
+WHERE id = ?
+"""
+
+
+def beat(connection: Connection) -> None:
+    """Let other processes see that something may be of interest to them."""
+    connection.execute("UPDATE pulse SET beats = beats + 1")
+
+
+def post(connection: Connection, account: str, message: Message, body: bytes) -> int:
+    """Put a message into a run's inbox and wake it; returns its order. Raises NotFound, Conflict."""
+    row = connection.execute(
+        "SELECT id, status FROM run WHERE uid = ? AND account = ?", (message.run_id, account)
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"there is no run {message.run_id}")
+    key, status = row
+    if status in FINAL:
+        raise Conflict(f"run {message.run_id} has ended: {status}", {"status": status})
+    return _tell(connection, key, message.kind, (message.path, body), message.at)
+
+
+def decide(connection: Connection, account: str, wait_id: str, decision: bytes, digest: str, now: float) -> Wait | Gone:
+    """Decide a wait; returns it, or that its deadline has passed, which is then stored. Raises as the port says."""
+    row = connection.execute(
+        "SELECT id, run, path, kind, status, digest, deadline, decision FROM wait WHERE account = ? AND uid = ?",
+        (account, wait_id),
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"there is no wait {wait_id}")
+    key, run, path, kind, status, shown, deadline, earlier = row
+    if status == "decided":
+        raise AlreadyDecided(f"{wait_id} is decided already", decode(earlier))
+    if status != "pending":
+        raise Gone(f"{wait_id} can no longer be decided: {status}", {"status": status})
+    if 0 < deadline <= now:
+        _expire_one(connection, (key, run, path, kind), now)
+        return Gone(f"{wait_id} can no longer be decided: expired", {"status": "expired"})
+    if digest and digest != shown:
+        raise Conflict(f"what {wait_id} shows has changed since", {"digest": shown})
+    connection.execute(_CLOSE_WAIT, ("decided", decision, now, key))
+    _tell(connection, run, "decision", (path, decision), now)
+    return wait_of(connection.execute(_WAIT, (account, wait_id)).fetchone())
+
+
+def expire(connection: Connection, now: float, *, run: int = 0, limit: int) -> int:
+    """Close pending waits whose deadline has passed and tell their runs; returns how many. With `run`, of that run."""
+    if run:
+        rows = connection.execute(_EXPIRED_OF_RUN, (run, now)).fetchall()
+    else:
+        rows = connection.execute(_EXPIRED, (now, limit)).fetchall()
+    for row in rows:
+        _expire_one(connection, row, now)
+    return len(rows)
+
+
+def withdraw(connection: Connection, lease: Lease, paths: list[str], reason: str, now: float) -> list[str]:
+    """Close pending waits of the run at these paths; returns the paths of those that were pending. Raises LeaseLost."""
+    fence(connection, lease)
+    said = encode({"reason": reason})
+    withdrawn = []
+    for path in paths:
+        closed = connection.execute(_WITHDRAW, (said, now, lease.key, path))
+        if closed.rowcount:
+            withdrawn.append(path)
+    return withdrawn
+
+
+def end_pass(connection: Connection, lease: Lease, verdict: Verdict, content: tuple[bytes | None, ...]) -> bool:
+    """Store the verdict and give the lease back, unless it parks the run and an unread message came. Fenced before."""
+    due: float | None = None
+    if verdict.status in PARKED:
+        if _came_after(connection, lease.key, verdict.seen):
+            return False
+        due = verdict.wake_at or None
+    elif verdict.status in RUNNABLE:
+        due = 0
+    else:
+        connection.execute(
+            "UPDATE wait SET status = 'cancelled', decided = ? WHERE run = ? AND status = 'pending'",
+            (verdict.ended, lease.key),
+        )
+    connection.execute(_RELEASE, (verdict.status, verdict.wake_at, verdict.active, verdict.ended, due, lease.key))
+    connection.execute("UPDATE run_content SET output = ?, error = ?, usage = ? WHERE run = ?", (*content, lease.key))
+    beat(connection)
+    return True
+
+
+def _came_after(connection: Connection, run: int, seen: int) -> bool:
+    row = connection.execute(
+        "SELECT 1 FROM inbox WHERE run = ? AND consumed = 0 AND id > ? LIMIT 1", (run, seen)
+    ).fetchone()
+    return row is not None
+
+
+def _expire_one(connection: Connection, row: tuple[int, int, str, str], now: float) -> None:
+    key, run, path, kind = row
+    said = encode({"decision": "due" if kind == "timer" else "expired"})
+    connection.execute(_CLOSE_WAIT, ("expired", said, now, key))
+    _tell(connection, run, "decision", (path, said), now)
+
+
+def _tell(connection: Connection, run: int, kind: str, said: tuple[str, bytes], at: float) -> int:
+    path, body = said
+    order = connection.execute(_INSERT_MESSAGE, (run, kind, path, body, at)).lastrowid or 0
+    connection.execute(_WAKE, (run,))
+    beat(connection)
+    return order

@@ -1,0 +1,153 @@
+"""The journal in the database: fenced appends, and loading what a pass needs.
+
+The law of the file: a row is written once; every write looks at the run's epoch in its own transaction first.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+from stepwell.errors import Conflict
+from stepwell.journal.entry import Entry
+from stepwell.journal.lease import LeaseLost
+from stepwell.ports import Batch, Lease, Loaded, Run
+from stepwell.stores.sqlite.rows import (
+    ENTRIES,
+    MESSAGES,
+    RUNS,
+    WAITS,
+    Row,
+    entry_of,
+    entry_row,
+    message_of,
+    outgoing_row,
+    run_of,
+    wait_of,
+    wait_row,
+)
+
+Connection: TypeAlias = sqlite3.Connection
+
+_INSERT = "INSERT INTO journal (run, path, generation, kind, digest, at, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_INSERT_BLOB = "INSERT INTO blob (account, digest, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_INSERT_WAIT = """
+INSERT INTO wait (account, uid, run, path, generation, kind, request, digest, opened, deadline, on_expire)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, path, generation) DO NOTHING
+"""
+_INSERT_OUTGOING = """
+INSERT INTO outgoing (account, key, run, path, channel, recipient, subject, body, priority, at, status)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (account, key) DO NOTHING
+"""
+_CONSUME = "UPDATE inbox SET consumed = 1 WHERE id = ? AND run = ?"
+_ENTRIES_FROM = ENTRIES + " WHERE run = ? AND path >= ? ORDER BY path, generation"
+_ENTRIES_IN_ORDER = ENTRIES + " WHERE run = ? ORDER BY id"
+_RUN_BY_KEY = RUNS + " WHERE run.id = ?"
+_UNREAD = MESSAGES + " WHERE run = ? AND consumed = 0 ORDER BY id"
+_UNREAD_AFTER = MESSAGES + " WHERE run = ? AND consumed = 0 AND id > ? ORDER BY id"
+_PENDING = WAITS + " WHERE wait.run = ? AND wait.status = 'pending' ORDER BY wait.id"
+
+
+def fence(connection: Connection, lease: Lease) -> None:
+    """Raises LeaseLost unless the lease is the run's current one."""
+    row = connection.execute("SELECT epoch FROM run WHERE id = ?", (lease.key,)).fetchone()
+    if row is None or row[0] != lease.epoch:
+        raise LeaseLost(lease.run_id)
+
+
+def appending(lease: Lease, batch: Batch, now: float) -> tuple[Callable[[Connection], int], int, bool]:
+    """What writes a batch, its size in bytes, and whether that is one statement. Encodes in the calling thread."""
+    rows = [entry_row(entry, lease.key, now) for entry in batch.entries]
+    blobs = [(lease.account, digest, text) for entry in batch.entries for digest, text in entry.blobs]
+    size = sum(len(row[-1]) + 200 for row in rows) + sum(len(text) for _, _, text in blobs)
+    if len(rows) == 1 and not (blobs or batch.open or batch.consume or batch.outgoing):
+        return partial(_append_one, lease, rows[0]), size, True
+    rest = [
+        (_INSERT_BLOB, blobs),
+        (_INSERT_WAIT, [wait_row(wait, lease, now) for wait in batch.open]),
+        (_CONSUME, [(order, lease.key) for order in batch.consume]),
+        (_INSERT_OUTGOING, [outgoing_row(outgoing, lease, now) for outgoing in batch.outgoing]),
+    ]
+    return partial(_append, lease, rows, [(statement, given) for statement, given in rest if given]), size, False
+
+
+def _append_one(lease: Lease, row: Row, connection: Connection) -> int:
+    fence(connection, lease)
+    return _insert(connection, row)
+
+
+def _append(lease: Lease, rows: list[Row], rest: list[tuple[str, list[Row]]], connection: Connection) -> int:
+    fence(connection, lease)
+    orders = [_insert(connection, row) for row in rows]
+    try:
+        for statement, given in rest:
+            connection.executemany(statement, given)
+    except sqlite3.IntegrityError as error:
+        raise Conflict(f"run {lease.run_id}: an id of a wait is taken", str(error)) from error
+    return orders[0] if orders else 0
+
+
+def _insert(connection: Connection, row: Row) -> int:
+    try:
+        return connection.execute(_INSERT, row).lastrowid or 0
+    except sqlite3.IntegrityError as error:
+        raise Conflict(f"{row[1]} is already recorded", {"path": row[1], "generation": row[2]}) from error
+
+
+def loaded(connection: Connection, lease: Lease) -> Loaded:
+    """Everything that a pass needs. Raises LeaseLost."""
+    fence(connection, lease)
+    run: Run = run_of(connection.execute(_RUN_BY_KEY, (lease.key,)).fetchone())
+    messages = [message_of(lease.run_id, row) for row in connection.execute(_UNREAD, (lease.key,))]
+    waits = [wait_of(row) for row in connection.execute(_PENDING, (lease.key,))]
+    return Loaded(run, open_entries(connection, lease.key), messages, waits)
+
+
+def open_entries(connection: Connection, run: int) -> list[Entry]:
+    """The entries that have no settled ancestor, of each path the highest generation, in order.
+
+    Walks the index (run, path, generation) and jumps over the range `P/` to `P0` of every settled P, so that what lies
+    below is not read. P comes before its range, and whatever comes in between begins with P and has its own range
+    before that of P: so the ranges ahead form a stack.
+    """
+    rows: dict[str, Row] = {}
+    ahead: list[str] = []
+    start: str | None = ""
+    cursor = connection.cursor()
+    while start is not None:
+        cursor.execute(_ENTRIES_FROM, (run, start))
+        start = _walk(cursor, rows, ahead)
+    cursor.close()
+    return [entry_of(row) for row in sorted(rows.values(), key=_order)]
+
+
+def _walk(cursor: sqlite3.Cursor, rows: dict[str, Row], ahead: list[str]) -> str | None:
+    """Take rows until one is covered by a settled path; returns where to go on, None at the end."""
+    for row in cursor:
+        path = row[0]
+        while ahead and path >= ahead[-1] + "0":
+            ahead.pop()
+        if ahead and path >= ahead[-1] + "/":
+            return ahead.pop() + "0"
+        rows[path] = row
+        if ahead and ahead[-1] == path:
+            ahead.pop()
+        if row[1] == "settled":
+            ahead.append(path)
+    return None
+
+
+def _order(row: Row) -> int:
+    return int(row[5])
+
+
+def history(connection: Connection, run: int) -> list[Entry]:
+    """All entries of a run in order, of all generations."""
+    return [entry_of(row) for row in connection.execute(_ENTRIES_IN_ORDER, (run,))]
+
+
+def unread(connection: Connection, lease: Lease, after: int) -> list[Row]:
+    """Rows of `MESSAGES` that came after `after`."""
+    return connection.execute(_UNREAD_AFTER, (lease.key, after)).fetchall()
