@@ -5,6 +5,7 @@ It imports nothing of the rest of the engine, has no clock and no chance, and ra
 
 from __future__ import annotations
 
+from .check import CheckEnv, StepShape, check_expression, check_template
 from .errors import ExpressionError, ExpressionWarning
 from .functions import FUNCTIONS as _FUNCTIONS
 from .notes import Note
@@ -20,15 +21,19 @@ __all__ = [
     "FUNCTIONS",
     "MACROS",
     "ROOTS",
+    "CheckEnv",
     "ExpressionError",
     "ExpressionWarning",
     "Json",
     "Note",
     "Program",
     "Ref",
+    "StepShape",
     "Template",
     "TemplateTree",
     "Wild",
+    "check_expression",
+    "check_template",
     "compile_expression",
     "compile_template",
     "compile_tree",
