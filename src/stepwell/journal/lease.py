@@ -10,6 +10,6 @@ class LeaseLost(BaseException):
     the run.
     """
 
-    def __init__(self, run_id: str) -> None:
-        super().__init__(f"run {run_id} belongs to another owner now")
+    def __init__(self, run_id: str = "") -> None:
+        super().__init__(f"run {run_id or 'of this lease'} belongs to another owner now")
         self.run_id = run_id

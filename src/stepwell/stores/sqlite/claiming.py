@@ -15,7 +15,7 @@ from typing import TypeAlias
 from stepwell.ports import FINAL, Lease
 from stepwell.stores.liveness import ProcessIdentity
 from stepwell.stores.sqlite.deciding import expire
-from stepwell.stores.sqlite.rows import Row, lease_of
+from stepwell.stores.sqlite.rows import Row, lease_of, one
 
 Connection: TypeAlias = sqlite3.Connection
 
@@ -26,8 +26,10 @@ _instances = count(1)
 _NEXT_PROCESS = "SELECT min(process) FROM run WHERE process <> '' AND process > ?"
 _DUE = "SELECT id FROM run WHERE due IS NOT NULL AND due <= ? ORDER BY due, id LIMIT ?"
 _LAPSED = """
-SELECT id FROM run WHERE process <> '' AND process = ? AND lease_until <= ? AND owner <> ? ORDER BY lease_until LIMIT ?
+SELECT id FROM run WHERE process <> '' AND process = ? AND lease_until <= iif(owner = ?, ?, ?)
+ORDER BY lease_until LIMIT ?
 """
+_STANDING = "SELECT status, owner, process, lease_until, due FROM run WHERE id = ?"
 _TAKE = """
 UPDATE run SET status = 'running', epoch = epoch + 1, owner = ?, process = ?, lease_until = ?, due = NULL, wake_at = 0,
                started = CASE started WHEN 0 THEN ? ELSE started END
@@ -41,12 +43,23 @@ ON CONFLICT (name) DO UPDATE SET process = excluded.process, serves = excluded.s
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """Who asks for leases: a worker by name, in one store object of one process. `uptime` and `now` are seconds."""
+    """Who asks for leases: a worker by name, in one store object of one process. `uptime` and `now` are seconds.
+
+    `renewed` is the uptime at which this store object last renewed leases: a lease of its own that had lapsed by then was
+    given up by its worker, while one that lapsed since may only be late, and is not taken from the worker that asks.
+    """
 
     worker: str
     process: str
     uptime: float
     now: float
+    renewed: float = 0.0
+
+    def patience(self, process: str, owner: str) -> float:
+        """By when a lease of this owner must have lapsed to be taken: infinity if it need not have."""
+        if process == self.process and owner == self.worker:
+            return self.renewed
+        return float("inf") if known_dead(process) else self.uptime
 
 
 def instance_of_this_process() -> str:
@@ -68,25 +81,25 @@ def claim(connection: Connection, claimant: Claimant, ttl: float, limit: int) ->
     """Lease up to `limit` runs: first those that lost their owner, then those that are due, the longest due first."""
     keys: list[int] = []
     for process in _processes(connection):
-        until = float("inf") if known_dead(process) else claimant.uptime
-        own = claimant.worker if process == claimant.process else ""
-        keys += _first(connection.execute(_LAPSED, (process, until, own, limit - len(keys))))
+        own, others = claimant.patience(process, claimant.worker), claimant.patience(process, "")
+        given = (process, claimant.worker, own, others, limit - len(keys))
+        keys += _first(connection.execute(_LAPSED, given))
     keys += _first(connection.execute(_DUE, (claimant.now, limit - len(keys))))
     return [_take(connection, claimant, ttl, key) for key in keys]
 
 
-def claim_run(connection: Connection, claimant: Claimant, ttl: float, run_id: str) -> list[Lease]:
-    """Lease this run, also if nothing in it is due; nothing if it has ended or its owner lives."""
-    row = connection.execute(
-        "SELECT id, status, owner, process, lease_until FROM run WHERE uid = ?", (run_id,)
-    ).fetchone()
-    if row is None:
+def claim_run(connection: Connection, claimant: Claimant, ttl: float, run_id: str, *, due_only: bool) -> list[Lease]:
+    """Lease this run, unless it has ended, its owner lives, or `due_only` and nothing in it is due."""
+    key = one(connection.execute("SELECT id FROM run WHERE uid = ?", (run_id,)).fetchone())
+    if key is None:
         return []
-    key, status, owner, process, lease_until = row
     expire(connection, claimant.now, run=key, limit=-1)
-    own = process == claimant.process and owner == claimant.worker
-    owned = process and (own or (lease_until > claimant.uptime and not known_dead(process)))
-    return [] if owned or status in FINAL else [_take(connection, claimant, ttl, key)]
+    status, owner, process, lease_until, due = connection.execute(_STANDING, (key,)).fetchone()
+    if process:
+        free = lease_until <= claimant.patience(process, owner)
+    else:
+        free = not due_only or (due is not None and due <= claimant.now)
+    return [_take(connection, claimant, ttl, key)] if free and status not in FINAL else []
 
 
 def renew(connection: Connection, leases: list[Lease], until: float) -> list[Lease]:

@@ -31,6 +31,7 @@ _CLOSE_WAIT = "UPDATE wait SET status = ?, decision = ?, decided = ? WHERE id = 
 _WITHDRAW = """
 UPDATE wait SET status = 'withdrawn', decision = ?, decided = ? WHERE run = ? AND path = ? AND status = 'pending'
 """
+_NEWEST = "SELECT status FROM wait WHERE run = ? AND path = ? ORDER BY generation DESC LIMIT 1"
 _WAIT = WAITS + " WHERE wait.account = ? AND wait.uid = ?"
 _RELEASE = """
 UPDATE run SET status = ?, wake_at = ?, active = ?, ended = ?, due = ?, epoch = epoch + 1, owner = '', process = '',
@@ -92,13 +93,14 @@ def expire(connection: Connection, now: float, *, run: int = 0, limit: int) -> i
 
 
 def withdraw(connection: Connection, lease: Lease, paths: list[str], reason: str, now: float) -> list[str]:
-    """Close pending waits of the run at these paths; returns the paths of those that were pending. Raises LeaseLost."""
+    """Close pending waits of the run at these paths; returns the paths that are withdrawn now. Raises LeaseLost."""
     fence(connection, lease)
     said = encode({"reason": reason})
     withdrawn = []
     for path in paths:
-        closed = connection.execute(_WITHDRAW, (said, now, lease.key, path))
-        if closed.rowcount:
+        connection.execute(_WITHDRAW, (said, now, lease.key, path))
+        row = connection.execute(_NEWEST, (lease.key, path)).fetchone()
+        if row is not None and row[0] == "withdrawn":
             withdrawn.append(path)
     return withdrawn
 

@@ -51,6 +51,7 @@ class SqliteRunStore:
         self._uptime = uptime
         self._process = claiming.instance_of_this_process()
         self._closed = False
+        self._renewed = 0.0
         self._beats_seen = 0
         self._beats_seen_by: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
 
@@ -62,7 +63,7 @@ class SqliteRunStore:
         return cls(Database.open(path, durability=durability, on_busy=on_busy))
 
     def _claimant(self, worker: str) -> Claimant:
-        return Claimant(worker, self._process, self._uptime(), self._clock())
+        return Claimant(worker, self._process, self._uptime(), self._clock(), self._renewed)
 
     # ── definitions and runs ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -93,21 +94,25 @@ class SqliteRunStore:
 
     # ── leases ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def claim(self, worker: str, ttl: float, *, limit: int = 1, run_id: str = "") -> list[Lease]:
+    async def claim(
+        self, worker: str, ttl: float, *, limit: int = 1, run_id: str = "", due_only: bool = False
+    ) -> list[Lease]:
         """See the port. Each call first turns due waits of all runs into messages; a `limit` of 0 does only that."""
         claimant = self._claimant(worker)
 
         def act(connection: Connection) -> list[Lease]:
             deciding.expire(connection, claimant.now, limit=claiming.EXPIRE_AT_ONCE)
             if run_id:
-                return claiming.claim_run(connection, claimant, ttl, run_id)
+                return claiming.claim_run(connection, claimant, ttl, run_id, due_only=due_only)
             return claiming.claim(connection, claimant, ttl, limit)
 
         return await self.database.write(act, announces=True)
 
     async def renew(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:
-        held, until = list(leases), self._uptime() + ttl
-        return await self.database.write(lambda connection: claiming.renew(connection, held, until))
+        held, uptime = list(leases), self._uptime()
+        lost = await self.database.write(lambda connection: claiming.renew(connection, held, uptime + ttl))
+        self._renewed = max(self._renewed, uptime)
+        return lost
 
     async def load(self, lease: Lease) -> Loaded:
         return await self.database.read(lambda connection: journal.loaded(connection, lease))
