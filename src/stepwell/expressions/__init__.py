@@ -1,4 +1,5 @@
-"""The language of conditions and of `{{ }}`: CEL's syntax on JSON's data model, pure and bounded.
+"""
+The language of conditions and of `{{ }}`: CEL's syntax on JSON's data model, pure and bounded.
 
 It imports nothing of the rest of the engine, has no clock and no chance, and raises nothing but `ExpressionError`.
 """
@@ -9,11 +10,11 @@ from .check import CheckEnv, StepShape, check_expression, check_template
 from .errors import ExpressionError, ExpressionWarning
 from .functions import FUNCTIONS as _FUNCTIONS
 from .notes import Note
-from .parser import MACROS, ROOTS
 from .program import Json, Program, compile_expression
 from .refs import Ref, Wild
 from .template import Template, compile_template
 from .tree import TemplateTree, compile_tree
+from .vocabulary import MACROS, ROOTS
 
 FUNCTIONS: tuple[str, ...] = (*sorted({*_FUNCTIONS, "default", "has"}),)
 

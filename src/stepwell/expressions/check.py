@@ -1,12 +1,13 @@
-"""Checks an expression before the run: steps and their order, scopes, paths against schemas, types, enumerations.
+"""
+Checks an expression before the run: steps and their order, scopes, paths against schemas, types, enumerations.
 
 It evaluates nothing. Every problem is found, not the first alone; what a schema leaves open is never a problem.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from .errors import ExpressionError, ExpressionWarning, listing, suggestion
 from .guards import NOTHING, Facts, falsities, path_key, truths
@@ -27,12 +28,16 @@ from .nodes import (
     Unary,
     Var,
 )
-from .program import Program
 from .schema import Schema, Undeclared
 from .shapes import EMPTY, LOOP, RECORD, RECORD_SHOWN, RUN, UNKNOWN, Shape, declared, either, made
-from .template import Template
 from .typing_rules import Finding, call_shape, operation_shape, unary_shape
 from .values import kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from .program import Program
+    from .template import Template
 
 _LOOP_ROOTS = ("loop_item", "loop")
 _PLACES = {
@@ -55,7 +60,8 @@ class StepShape:
 
 @dataclass(frozen=True, slots=True)
 class CheckEnv:
-    """What an expression sees at its place in a definition.
+    """
+    What an expression sees at its place in a definition.
 
     `visible` are the steps that have run before it, `known` the ids of all steps. `input` is the schema of the
     workflow's input, `loop_item` that of the item (None: outside a loop; True: unknown). `names` are the loops' own
@@ -116,29 +122,30 @@ class _Checker:
     def shape(self, node: Node, scope: _Scope) -> Shape:
         """The shape of a node, after reporting what is wrong inside it."""
         match node:
-            case Literal():
-                return Shape(frozenset((kind_of(node.value),)), values=(node.value,))
             case Var() | Get() | Item():
-                return self._path(node, scope)
+                found = self._path(node, scope)
             case Logic():
-                return self._logic(node, scope)
+                found = self._logic(node, scope)
             case Ternary():
-                return self._ternary(node, scope)
+                found = self._ternary(node, scope)
             case Coalesce():
                 left = self.shape(node.left, replace(scope, guarded=True)).without_null()
-                return either(left, self.shape(node.right, scope))
+                found = either(left, self.shape(node.right, scope))
             case Has():
                 self.shape(node.path, replace(scope, guarded=True))
-                return made("boolean")
+                found = made("boolean")
             case Macro():
-                return self._macro(node, scope)
+                found = self._macro(node, scope)
             case _:
-                return self._operation(node, scope)
+                found = self._operation(node, scope)
+        return found
 
     def _operation(self, node: Node, scope: _Scope) -> Shape:
         shapes = [self.shape(child, scope) for child in node.children()]
         findings: list[Finding] = []
         match node:
+            case Literal():
+                return Shape(frozenset((kind_of(node.value),)), values=(node.value,))
             case Unary():
                 result = unary_shape(node, shapes[0], findings)
             case Binary():
@@ -161,15 +168,16 @@ class _Checker:
     def _path(self, node: Var | Get | Item, scope: _Scope) -> Shape:
         if isinstance(node, Var):
             return scope.variables.get(node.slot, UNKNOWN) if node.slot else self._root(node)
-        if isinstance(node, Get) and isinstance(node.base, Var) and node.base.name in ("step", "steps"):
-            if not node.base.slot:
-                return self._step(node, node.base.name, scope)
-        base = self.shape(node.base, scope)
         if isinstance(node, Item):
-            index = self.shape(node.index, scope)
-            if base.kinds == frozenset(("array",)) and not index.never(frozenset(("number",))):
-                return base.at(None)
-            return UNKNOWN
+            base, index = self.shape(node.base, scope), self.shape(node.index, scope)
+            is_element = base.kinds == frozenset(("array",)) and not index.never(frozenset(("number",)))
+            return base.at(None) if is_element else UNKNOWN
+        return self._get(node, scope)
+
+    def _get(self, node: Get, scope: _Scope) -> Shape:
+        if isinstance(node.base, Var) and node.base.name in ("step", "steps") and not node.base.slot:
+            return self._step(node, node.base.name, scope)
+        base = self.shape(node.base, scope)
         if isinstance(node.key, int):
             return self._index(node, base, scope)
         if self._is_record(node.base) and node.key in ("result", "output"):
@@ -178,20 +186,15 @@ class _Checker:
 
     def _root(self, node: Var) -> Shape:
         name, env = node.name, self.env
-        if name in env.names:
-            return declared(env.names[name])
-        if name == "workflow_input":
-            return declared(env.input)
-        if name == "run":
-            return declared(RUN)
+        known: dict[str, Schema | None] = {**env.roots, "workflow_input": env.input, "run": RUN, **env.names}
+        if env.loop_item is not None:
+            known |= {"loop_item": env.loop_item, "loop": LOOP}
+        if name in known:
+            return declared(known[name])
         if name in _LOOP_ROOTS:
-            if env.loop_item is None:
-                self.report("scope", f"'{name}' is used outside a loop step", node.pos)
-                return UNKNOWN
-            return declared(env.loop_item if name == "loop_item" else LOOP)
-        if name in env.roots:
-            return declared(env.roots[name])
-        self.report("scope", f"'{name}' does not exist here", node.pos, _PLACES.get(name, ""))
+            self.report("scope", f"'{name}' is used outside a loop step", node.pos)
+        else:
+            self.report("scope", f"'{name}' does not exist here", node.pos, _PLACES.get(name, ""))
         return UNKNOWN
 
     def _step(self, node: Get, root: str, scope: _Scope) -> Shape:

@@ -1,4 +1,5 @@
-"""Turns a tree into nested closures over (context, frame), which is what evaluation runs.
+"""
+Turns a tree into nested closures over (context, frame), which is what evaluation runs.
 
 The context is the caller's own mapping and is never copied or converted: a path is `context[root][key]...`, tried
 directly on plain dicts and lists and walked with care only when that fails. Only work that can grow takes fuel.
@@ -6,8 +7,7 @@ directly on plain dicts and lists and walked with care only when that fails. Onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from .errors import Absent, Fault
 from .functions import FUNCTIONS
@@ -31,11 +31,12 @@ from .nodes import (
     weigh,
 )
 from .operators import ARITHMETIC, NUMBER_TYPES, ORDERINGS, negate, order
+from .paths import Closure, local_path, optional_field, root_path
 from .patterns import compiled, matched
-from .values import KINDS, Frame, contains, equal, index_into, kind_of, peek, step_into
+from .values import KINDS, Frame, contains, equal, index_into, kind_of
 
-Closure: TypeAlias = Callable[[Mapping[str, Any], Frame], Any]
-P = TypeVar("P", Fault, Absent)
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 BOOLEAN_HINT = 'compare explicitly: == null, size(...) > 0, != ""'
 
@@ -56,9 +57,7 @@ def passes_through(node: Node) -> bool:
             pending += (item.left, item.right)
         elif isinstance(item, (Get, Item)):
             pending.append(item.base)
-        elif isinstance(item, ListLiteral) and item.items:
-            return False
-        elif not isinstance(item, (Literal, Var, ListLiteral)):
+        elif (isinstance(item, ListLiteral) and item.items) or not isinstance(item, (Literal, Var, ListLiteral)):
             return False
     return True
 
@@ -72,12 +71,12 @@ def _var(node: Var) -> Closure:
     if node.slot:
         slot = node.slot
         return lambda _context, frame: frame[slot]
-    return _root_path(node, ())
+    return root_path(node, ())
 
 
 def _get(node: Get) -> Closure:
     if node.optional:
-        return _optional(node)
+        return optional_field(build(node.base), node)
     chain: list[Get] = []
     base: Node = node
     while isinstance(base, Get) and not base.optional:
@@ -85,74 +84,8 @@ def _get(node: Get) -> Closure:
         base = base.base
     steps = tuple(reversed(chain))
     if isinstance(base, Var) and not base.slot:
-        return _root_path(base, steps)
-    return _local_path(build(base), steps)
-
-
-def _root_path(var: Var, steps: tuple[Get, ...]) -> Closure:
-    root = var.name
-    keys = tuple(step.key for step in steps)
-
-    def run(context: Mapping[str, Any], _frame: Frame) -> Any:
-        try:
-            value = context[root]
-            for key in keys:
-                kind = type(value)
-                value = value[key] if kind is dict or kind is list else peek(value, key)
-        except (LookupError, TypeError):
-            return _careful_path(context, var, steps)
-        return value
-
-    return run
-
-
-def _careful_path(context: Mapping[str, Any], var: Var, steps: tuple[Get, ...]) -> Any:
-    """The same walk with exact errors: what is missing, where, and what there is instead."""
-    try:
-        value = context[var.name]
-    except KeyError:
-        raise Absent(context, var.name, var.pos, "context") from None
-    for step in steps:
-        try:
-            value = step_into(value, step.key, step.pos, dotted=step.dotted)
-        except Absent as absent:
-            if step is steps[0]:
-                absent.root = var.name
-            raise
-    return value
-
-
-def _local_path(base: Closure, steps: tuple[Get, ...]) -> Closure:
-    keys = tuple(step.key for step in steps)
-
-    def run(context: Mapping[str, Any], frame: Frame) -> Any:
-        start = value = base(context, frame)
-        try:
-            for key in keys:
-                kind = type(value)
-                value = value[key] if kind is dict or kind is list else peek(value, key)
-        except (LookupError, TypeError):
-            value = start
-            for step in steps:
-                value = step_into(value, step.key, step.pos, dotted=step.dotted)
-        return value
-
-    return run
-
-
-def _optional(node: Get) -> Closure:
-    base, key, pos, dotted = build(node.base), node.key, node.pos, node.dotted
-
-    def run(context: Mapping[str, Any], frame: Frame) -> Any:
-        value = base(context, frame)
-        if value is None:
-            return None
-        try:
-            return step_into(value, key, pos, dotted=dotted)
-        except Absent:
-            return None
-
-    return run
+        return root_path(base, steps)
+    return local_path(build(base), steps)
 
 
 def _item(node: Item) -> Closure:
@@ -177,7 +110,7 @@ def _unary(node: Unary) -> Closure:
         try:
             return negate(value)
         except Fault as fault:
-            raise _placed(fault, pos) from None
+            raise fault.at(pos) from None
 
     return run_minus
 
@@ -201,7 +134,7 @@ def _located(operation: Callable[[Any, Any, Frame], Any], left: Closure, right: 
         try:
             return operation(one, other, frame)
         except Fault as fault:
-            raise _placed(fault, pos) from None
+            raise fault.at(pos) from None
 
     return run
 
@@ -213,7 +146,9 @@ def _equality(node: Binary, left: Closure, right: Closure) -> Closure:
 
         def run_text(context: Mapping[str, Any], frame: Frame) -> bool:
             value = left(context, frame)
-            return (value == text if type(value) is str else equal(value, text, frame)) is not negated
+            return (
+                equal(value, text, frame) is not negated if type(value) is not str else (value == text) is not negated
+            )
 
         return run_text
     return _located(lambda one, other, frame: equal(one, other, frame) is not negated, left, right, node.pos)
@@ -230,7 +165,7 @@ def _ordering(op: str, left: Closure, right: Closure, pos: int) -> Closure:
         try:
             return order(op, one, other)
         except Fault as fault:
-            raise _placed(fault, pos) from None
+            raise fault.at(pos) from None
 
     return run
 
@@ -306,7 +241,7 @@ def _call(node: Call) -> Closure:
     args = tuple((build(arg), function.allowed(index)) for index, arg in enumerate(node.args))
 
     def run(context: Mapping[str, Any], frame: Frame) -> Any:
-        values = []
+        values: list[Any] = []
         for arg, allowed in args:
             value = arg(context, frame)
             if allowed is not None and (KINDS.get(type(value)) or kind_of(value)) not in allowed:
@@ -315,7 +250,7 @@ def _call(node: Call) -> Closure:
         try:
             return call(frame, *values)
         except (Fault, Absent) as problem:
-            raise _placed(problem, pos) from None
+            raise problem.at(pos) from None
 
     return run
 
@@ -333,7 +268,7 @@ def _fixed_pattern(node: Call, pattern: Literal) -> Closure:
     try:
         program = compiled(pattern.value)
     except Fault as fault:
-        raise _placed(fault, pattern.pos) from None
+        raise fault.at(pattern.pos) from None
 
     def run(context: Mapping[str, Any], frame: Frame) -> bool:
         value = subject(context, frame)
@@ -342,7 +277,7 @@ def _fixed_pattern(node: Call, pattern: Literal) -> Closure:
         try:
             return matched(frame, value, program)
         except Fault as fault:
-            raise _placed(fault, pos) from None
+            raise fault.at(pos) from None
 
     return run
 
@@ -374,12 +309,6 @@ def _map(node: MapLiteral) -> Closure:
         return fields
 
     return run
-
-
-def _placed(problem: P, pos: int) -> P:
-    if problem.offset < 0:
-        problem.offset = pos
-    return problem
 
 
 _BUILDERS: dict[type, Callable[[Any], Closure]] = {

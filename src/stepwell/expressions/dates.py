@@ -1,4 +1,5 @@
-"""Timestamps and durations: reading, arithmetic's types, writing. There is no `now()`: a replay must see the same.
+"""
+Timestamps and durations: reading, arithmetic's types, writing. There is no `now()`: a replay must see the same.
 
 A timestamp always has a fixed offset; a zone name is resolved once, at reading. RFC 3339 is the format of a text.
 """
@@ -44,7 +45,8 @@ _DIRECTIVE = re.compile(r"%(.)", re.DOTALL)
 
 
 def timestamp(frame: Frame, value: Any, zone: str | None = None) -> datetime:
-    """A text with an offset, a text without one in a zone, or seconds since 1970.
+    """
+    A text with an offset, a text without one in a zone, or seconds since 1970.
 
     In a zone, an hour that is missing moves forward and of a doubled hour the first is taken (RFC 5545).
     Raises Fault (eval).
@@ -78,7 +80,9 @@ def _read(text: str, zone: str | None) -> datetime:
         shift = timedelta(hours=hours, minutes=minutes)
         return moment.replace(tzinfo=timezone(-shift if offset[0] == "-" else shift))
     if zone is None:
-        raise Fault("eval", "the timestamp has no offset", hint='add one, or name a zone: timestamp(text, "Europe/Rome")')
+        raise Fault(
+            "eval", "the timestamp has no offset", hint='add one, or name a zone: timestamp(text, "Europe/Rome")'
+        )
     return moment.replace(tzinfo=_zone(zone), fold=0).astimezone(UTC)
 
 
@@ -146,5 +150,7 @@ def _written(moment: datetime, letter: str) -> str:
     }
     written = clock.get(letter)
     if written is None:
-        raise Fault("eval", f"unknown directive '%{letter}'", hint="known: %Y %m %d %H %M %S %B %b %A %a %I %p %j %z %%")
+        raise Fault(
+            "eval", f"unknown directive '%{letter}'", hint="known: %Y %m %d %H %M %S %B %b %A %a %I %p %j %z %%"
+        )
     return written

@@ -1,4 +1,5 @@
-"""What can be wrong with an expression, and how it is shown: code, place, caret and hint.
+"""
+What can be wrong with an expression, and how it is shown: code, place, caret and hint.
 
 Inside the package closures raise `Fault` and `Absent`, which are cheap and know no source text; the public calls turn
 them into `ExpressionError`, the only exception that leaves the package.
@@ -6,19 +7,23 @@ them into `ExpressionError`, the only exception that leaves the package.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_CARET_ROOM = 61
-_AFTER_CARET = 39
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_CARET_ROOM = 60
+_AFTER_CARET = 40
 _CANDIDATES = 200
 _LISTED = 8
 _NAME_CHARS = 40
+_HUGE = 10**18
 
 
 class ExpressionError(Exception):
-    """An expression or template is wrong, or cannot be evaluated over the given data.
+    """
+    An expression or template is wrong, or cannot be evaluated over the given data.
 
     `code` is one of syntax, step, order, scope, path, enum, type, missing, eval, limit. `offset` counts characters
     from 0 in `source`; `line` and `column` count from 1. `hint` is "" when there is none.
@@ -29,10 +34,10 @@ class ExpressionError(Exception):
     def __init__(self, code: str, message: str, source: str = "", offset: int = 0, hint: str = "") -> None:
         super().__init__(code, message, source, offset, hint)
         self.code = code
-        self.message = message
+        self.message = _encodable(message)
         self.source = source
         self.offset = offset
-        self.hint = hint
+        self.hint = _encodable(hint)
 
     @property
     def line(self) -> int:
@@ -52,16 +57,16 @@ class ExpressionError(Exception):
         lines = [f"[{self.code}] {self.line}:{self.column}: {self.message}", f"  | {shown}", f"  | {' ' * caret}^"]
         if self.hint:
             lines.append(f"  hint: {self.hint}")
-        return "\n".join(lines)
+        return _encodable("\n".join(lines))
 
 
-class ExpressionWarning(ExpressionError):
+class ExpressionWarning(ExpressionError):  # noqa: N818  # a warning is what it is
     """A finding of the static check that need not be wrong: a step that may be skipped is read without a guard."""
 
     severity = "warning"
 
 
-class Fault(Exception):
+class Fault(Exception):  # noqa: N818  # internal; the public name is ExpressionError
     """An error at an offset, not yet tied to its source text. An offset of -1 is filled in by the caller."""
 
     def __init__(self, code: str, message: str, offset: int = -1, hint: str = "") -> None:
@@ -71,11 +76,17 @@ class Fault(Exception):
         self.offset = offset
         self.hint = hint
 
+    def at(self, offset: int) -> Fault:
+        """The same fault, placed unless it already is."""
+        if self.offset < 0:
+            self.offset = offset
+        return self
+
     def within(self, source: str) -> ExpressionError:
         return ExpressionError(self.code, self.message, source, max(self.offset, 0), self.hint)
 
 
-class Absent(Exception):
+class Absent(Exception):  # noqa: N818  # internal; the public name is ExpressionError
     """A key, index or root that is not there; the text is only made when nobody guards against it."""
 
     def __init__(self, container: Any, key: str | int, offset: int, root: str = "") -> None:
@@ -85,6 +96,12 @@ class Absent(Exception):
         self.offset = offset
         self.root = root
 
+    def at(self, offset: int) -> Absent:
+        """The same, placed unless it already is."""
+        if self.offset < 0:
+            self.offset = offset
+        return self
+
     def within(self, source: str) -> ExpressionError:
         message, hint = self._explained()
         return ExpressionError("missing", message, source, max(self.offset, 0), hint)
@@ -92,9 +109,9 @@ class Absent(Exception):
     def _explained(self) -> tuple[str, str]:
         container, key = self.container, self.key
         if container is None:
-            return f"null has no {_described(key)}", "guard with  ?? default  or  x?.y"
+            return f"null has no {described(key)}", "guard with  ?? default  or  x?.y"
         if isinstance(container, (list, tuple)):
-            return f"index {key} is outside the array of {len(container)}", ""
+            return f"index {shown_integer(key)} is outside the array of {len(container)}", ""
         names = [name for name in islice(container, _CANDIDATES) if isinstance(name, str)]
         if self.root == "context":
             return f"'{key}' is not available here", suggestion(str(key), names) or listing("available", names)
@@ -102,7 +119,7 @@ class Absent(Exception):
             noun = "output" if self.root == "step" else "record"
             hint = suggestion(str(key), names) or "the step has not run here; guard with  ?? default"
             return f"no {noun} of step '{shortened(str(key))}'", hint
-        return f"no {_described(key)}", suggestion(str(key), names) or listing("fields", names)
+        return f"no {described(key)}", suggestion(str(key), names) or listing("fields", names)
 
 
 def shortened(text: str) -> str:
@@ -127,12 +144,19 @@ def listing(title: str, names: Iterable[str]) -> str:
     return f"{title}: {', '.join(some[:_LISTED])}{more}"
 
 
-def field_names(container: Mapping[str, Any]) -> list[str]:
-    return [name for name in islice(container, _CANDIDATES) if isinstance(name, str)]
+def described(key: str | int) -> str:
+    """A segment of a path in words, bounded in length."""
+    return f"field '{shortened(key)}'" if isinstance(key, str) else f"index {shown_integer(key)}"
 
 
-def _described(key: str | int) -> str:
-    return f"field '{shortened(key)}'" if isinstance(key, str) else f"index {key}"
+def shown_integer(number: Any) -> str:
+    """An integer of the data in a message: very long ones are not written out."""
+    return str(number) if abs(number) < _HUGE else "of many digits"
+
+
+def _encodable(text: str) -> str:
+    """Lone surrogates, which no log and no answer could carry, become U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _excerpt(source: str, offset: int) -> tuple[str, int]:

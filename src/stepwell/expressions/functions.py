@@ -1,18 +1,24 @@
-"""The table of functions: name, what each argument may be, what comes back, and the code.
+"""
+The table of functions: name, what each argument may be, what comes back, and the code.
 
 Every function is pure, takes the frame first (to pay for its work) and may raise Fault. Adding one is adding a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import function_bodies as body
+from . import dates, patterns
+from . import text_functions as text
+from . import value_functions as value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Function:
-    """`params` gives the kinds each argument may have (None: any); those after `required` may be left out.
+    """
+    `params` gives the kinds each argument may have (None: any); those after `required` may be left out.
 
     `result` is the set of kinds of the result (None: unknown). With `repeats` the last parameter may occur again.
     """
@@ -73,50 +79,50 @@ def _row(signature: str, call: Callable[..., Any]) -> Function:
 
 
 _ROWS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
-    ("size", "string|array|object -> number", body.size),
-    ("len", "string|array|object -> number", body.size),
-    ("contains", "string|array|object, any -> boolean", body.contains_item),
-    ("startsWith", "string, string -> boolean", body.starts_with),
-    ("endsWith", "string, string -> boolean", body.ends_with),
-    ("matches", "string, string -> boolean", body.matches),
-    ("lower", "string -> string", body.lower),
-    ("upper", "string -> string", body.upper),
-    ("trim", "string -> string", body.trim),
-    ("replace", "string, string, string -> string", body.replace),
-    ("split", "string, string, number? -> array", body.split),
-    ("join", "array, string? -> string", body.join),
-    ("substring", "string, number, number? -> string", body.substring),
-    ("truncate", "string, number, string? -> string", body.truncate),
-    ("lines", "string -> array", body.lines),
-    ("bullets", "array -> string", body.bullets),
-    ("string", "any -> string", body.string),
-    ("json", "any, number? -> string", body.json),
-    ("parse_json", "string -> any", body.parse_json),
-    ("base64", "string -> string", body.base64),
-    ("base64_decode", "string -> string", body.base64_decode),
-    ("int", "number|string|timestamp -> number", body.whole),
-    ("float", "number|string -> number", body.floating),
-    ("bool", "boolean|string -> boolean", body.boolean),
-    ("type", "any -> string", body.type_name),
-    ("abs", "number -> number", body.absolute),
-    ("round", "number, number? -> number", body.rounded),
-    ("floor", "number -> number", body.floor),
-    ("ceil", "number -> number", body.ceil),
-    ("sum", "array -> number", body.total),
-    ("min", "array|number|string|timestamp|duration, number|string|timestamp|duration?... -> any", body.least),
-    ("max", "array|number|string|timestamp|duration, number|string|timestamp|duration?... -> any", body.greatest),
-    ("keys", "object -> array", body.keys),
-    ("values", "object -> array", body.values),
-    ("first", "array|string -> any", body.first),
-    ("last", "array|string -> any", body.last),
-    ("unique", "array -> array", body.unique),
-    ("sort", "array, string? -> array", body.sort),
-    ("reverse", "array -> array", body.reverse),
-    ("flatten", "array -> array", body.flatten),
-    ("slice", "array|string, number, number? -> array|string", body.slice_of),
-    ("timestamp", "string|number|timestamp, string? -> timestamp", body.timestamp),
-    ("duration", "string|duration -> duration", body.duration),
-    ("format_date", "timestamp|string, string, string? -> string", body.format_date),
+    ("size", "string|array|object -> number", value.size),
+    ("len", "string|array|object -> number", value.size),
+    ("contains", "string|array|object, any -> boolean", value.contains_item),
+    ("startsWith", "string, string -> boolean", text.starts_with),
+    ("endsWith", "string, string -> boolean", text.ends_with),
+    ("matches", "string, string -> boolean", patterns.matches),
+    ("lower", "string -> string", text.lower),
+    ("upper", "string -> string", text.upper),
+    ("trim", "string -> string", text.trim),
+    ("replace", "string, string, string -> string", text.replace),
+    ("split", "string, string, number? -> array", text.split),
+    ("join", "array, string? -> string", text.join),
+    ("substring", "string, number, number? -> string", text.substring),
+    ("truncate", "string, number, string? -> string", text.truncate),
+    ("lines", "string -> array", text.lines),
+    ("bullets", "array -> string", text.bullets),
+    ("string", "any -> string", text.string),
+    ("json", "any, number? -> string", text.json),
+    ("parse_json", "string -> any", text.parse_json),
+    ("base64", "string -> string", text.base64),
+    ("base64_decode", "string -> string", text.base64_decode),
+    ("int", "number|string|timestamp -> number", value.whole),
+    ("float", "number|string -> number", value.floating),
+    ("bool", "boolean|string -> boolean", value.boolean),
+    ("type", "any -> string", value.type_name),
+    ("abs", "number -> number", value.absolute),
+    ("round", "number, number? -> number", value.rounded),
+    ("floor", "number -> number", value.floor),
+    ("ceil", "number -> number", value.ceil),
+    ("sum", "array -> number", value.total),
+    ("min", "array|number|string|timestamp|duration, number|string|timestamp|duration?... -> any", value.least),
+    ("max", "array|number|string|timestamp|duration, number|string|timestamp|duration?... -> any", value.greatest),
+    ("keys", "object -> array", value.keys),
+    ("values", "object -> array", value.values),
+    ("first", "array|string -> any", value.first),
+    ("last", "array|string -> any", value.last),
+    ("unique", "array -> array", value.unique),
+    ("sort", "array, string? -> array", value.sort),
+    ("reverse", "array -> array", value.reverse),
+    ("flatten", "array -> array", value.flatten),
+    ("slice", "array|string, number, number? -> array|string", value.slice_of),
+    ("timestamp", "string|number|timestamp, string? -> timestamp", dates.timestamp),
+    ("duration", "string|duration -> duration", dates.duration),
+    ("format_date", "timestamp|string, string, string? -> string", dates.format_date),
 )
 
 FUNCTIONS: dict[str, Function] = {name: _row(signature, call) for name, signature, call in _ROWS}

@@ -1,4 +1,5 @@
-"""Cuts an expression into tokens, alone or from inside a template up to its own `}}`.
+"""
+Cuts an expression into tokens, alone or from inside a template up to its own `}}`.
 
 The lexer is contextual in two places: after a dot a word is a field name (keywords included) and digits are an index;
 directly after `step.` and `steps.` a name may contain hyphens.
@@ -50,7 +51,8 @@ _STEP_ROOTS = ("step", "steps")
 
 
 def tokenize(text: str, start: int = 0, *, live: bool = False) -> tuple[list[Token], int]:
-    """The tokens of `text` from `start` to its end, or (`live`) to the `}}` that closes the reference.
+    """
+    The tokens of `text` from `start` to its end, or (`live`) to the `}}` that closes the reference.
 
     Returns them with an end token, and the offset after what was read. Raises Fault (syntax, limit).
     """

@@ -1,17 +1,20 @@
-"""The loops of the language: map, filter, exists, all and exists_one over an array, or over an object's keys.
+"""
+The loops of the language: map, filter, exists, all and exists_one over an array, or over an object's keys.
 
 Every round pays for the size of its body before it runs, so nested loops cannot outrun the fuel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import Fault
 from .values import Frame, kind_of, spend
 
-Closure: TypeAlias = Callable[[Mapping[str, Any], Frame], Any]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .paths import Closure
 
 
 class Loop(NamedTuple):

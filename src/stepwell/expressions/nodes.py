@@ -1,4 +1,5 @@
-"""The syntax tree of an expression.
+"""
+The syntax tree of an expression.
 
 Plain slotted classes, made once by the parser and never changed after: compiling is on the path of every load, and a
 frozen dataclass costs three times as much to make. `pos` is the offset an error about the node points at: the last

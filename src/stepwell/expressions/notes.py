@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from itertools import islice
+from typing import TYPE_CHECKING, Literal
 
 from .functions import FUNCTIONS
 from .limits import NOTES
-from .parser import MAIN_ROOTS, ROOTS
+from .vocabulary import MAIN_ROOTS, ROOTS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
 
 _WINDOW = 300
+_JUDGED = 2_000
+_RUN = re.compile(r"\{{2,}")
 _EMPTY = re.compile(r"\s*\}\}")
-_PATH = re.compile(
-    r"[ \t]*[^\W\d][\w-]*(?:[ \t]*(?:\.|\?\.)[ \t]*[\w`-]+|\[[^\[\]{}]{0,60}\])*[ \t]*(?:\}\}|\|(?!\|))"
-)
+_PATH = re.compile(r"[ \t]*[^\W\d][\w-]*(?:[ \t]*(?:\.|\?\.)[ \t]*[\w`-]+|\[[^\[\]{}]{0,60}\])*[ \t]*(?:\}\}|\|(?!\|))")
 _WORD = re.compile(r"[^\W\d]\w*")
 
 NoteKind = Literal["empty", "unclosed", "unknown_root", "foreign"]
@@ -23,7 +26,8 @@ NoteKind = Literal["empty", "unclosed", "unknown_root", "foreign"]
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Braces kept as text. `offset` counts from 0; `line` and `column` from 1.
+    """
+    Braces kept as text. `offset` counts from 0; `line` and `column` from 1.
 
     `kind`: empty (`{{ }}`), unclosed (no `}}` follows), unknown_root (a path that starts with no known name), foreign
     (something else that mentions a known name).
@@ -38,17 +42,39 @@ class Note:
     kind: NoteKind
 
 
-def notes_of(text: str, places: tuple[int, ...], names: Collection[str]) -> tuple[Note, ...]:
-    """The notes for the braces at `places`, at most 100; braces that are plainly another language's give none."""
+def notes_of(text: str, spans: tuple[tuple[int, int], ...], names: Collection[str]) -> tuple[Note, ...]:
+    """
+    The notes for the braces outside the references at `spans`; those plainly of another language give none.
+
+    At most 100 notes, from the first 2,000 places.
+    """
     last_close = text.rfind("}}")
     found: list[Note] = []
-    for place in places:
+    for place in islice(_foreign(text, spans), _JUDGED):
         kind = _judge(text, place, last_close, names)
         if kind is not None:
             found.append(_note(text, place, kind, names))
             if len(found) == NOTES:
                 break
     return tuple(found)
+
+
+def _foreign(text: str, spans: tuple[tuple[int, int], ...]) -> Iterator[int]:
+    """Where two or more braces stand that neither open a reference nor are escaped."""
+    starts = dict(spans)
+    position = 0
+    while (run := _RUN.search(text, position)) is not None:
+        start, end = run.span()
+        position = end
+        if end - 2 in starts:
+            position = starts[end - 2]
+            end -= 2
+        slashes = start
+        while slashes > 0 and text[slashes - 1] == "\\":
+            slashes -= 1
+        start += 2 * ((run.start() - slashes) % 2)
+        if end - start >= 2:
+            yield start
 
 
 def _judge(text: str, place: int, last_close: int, names: Collection[str]) -> NoteKind | None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import Fault
 from .limits import INTEGER_BITS
 from .values import Frame, bounded, kind_of, spend, spend_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _BITS = INTEGER_BITS
 NUMBER_TYPES = frozenset((int, float))

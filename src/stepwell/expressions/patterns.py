@@ -1,4 +1,5 @@
-"""Regular expressions by RE2: linear in the text, so that no pattern can hang a run.
+"""
+Regular expressions by RE2: linear in the text, so that no pattern can hang a run.
 
 The library is loaded when the first pattern is compiled, not when the package is imported.
 """

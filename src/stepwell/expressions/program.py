@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .compile import BOOLEAN_HINT, build, passes_through
 from .errors import Absent, ExpressionError, Fault
 from .limits import FUEL, SOURCE_CHARS
-from .nodes import Node
 from .parser import parse
 from .refs import Ref, references
-from .values import kind_of, settled
+from .results import passed, settled
+from .values import JSON_TYPES, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from .nodes import Node
 
 Json: TypeAlias = Any
 
@@ -39,15 +43,16 @@ class Program:
         return _compiled, (self.source, self.names)
 
     def evaluate(self, context: Mapping[str, Json]) -> Json:
-        """The value over a context, which maps roots to values and is only read, never copied.
+        """
+        The value over a context, which maps roots to values and is only read, never copied.
 
         A path alone gives the caller's own object. Raises ExpressionError (missing, type, eval, limit).
         """
         try:
             value = self._run(context, list(self._frame))
-            return settled(value) if self._settles else value
+            return settled(value) if self._settles else value if type(value) in JSON_TYPES else passed(value)
         except (Fault, Absent) as problem:
-            raise problem.within(self.source) from None
+            raise problem.at(self.node.pos).within(self.source) from None
         except RecursionError:
             raise too_deep(self.source) from None
 
@@ -65,7 +70,8 @@ class Program:
 
 
 def compile_expression(source: str, *, names: Collection[str] = frozenset()) -> Program:
-    """Compile a bare expression, or one whole `{{ ... }}` with nothing around it.
+    """
+    Compile a bare expression, or one whole `{{ ... }}` with nothing around it.
 
     `names` are roots beside the known ones, such as a loop's `as`. Raises ExpressionError (syntax, step, limit).
     """

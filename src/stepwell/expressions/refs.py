@@ -1,4 +1,5 @@
-"""Which paths an expression can read, found by an abstract walk of its tree without evaluating anything.
+"""
+Which paths an expression can read, found by an abstract walk of its tree without evaluating anything.
 
 A path flows through the tree as a value: a macro's variable stands for the elements of its source, and `filter` keeps
 the path of its source. Only a path that is used becomes a reference.
@@ -26,7 +27,8 @@ Segment: TypeAlias = str | int | Wild
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A path that may be read. `pos` is the offset of its root in the source.
+    """
+    A path that may be read. `pos` is the offset of its root in the source.
 
     `guarded` says that the expression itself copes with its absence: has(), `?.` or the left side of `??`.
     """
@@ -126,7 +128,7 @@ class _Walk:
         if base is None:
             return None
         if isinstance(node, Item):
-            return base.then(node.index.value if _is_key(node.index) else Wild.COMPUTED)
+            return base.then(_constant(node.index))
         return base.then(node.key, guarded=node.optional)
 
     def _macro(self, node: Macro, scope: _Scope) -> _Abstract:
@@ -155,5 +157,8 @@ class _Walk:
         return source.then(0 if node.name == "first" else -1) if source else None
 
 
-def _is_key(node: Node) -> bool:
-    return isinstance(node, Literal) and type(node.value) in (str, int)
+def _constant(node: Node) -> Segment:
+    if isinstance(node, Literal) and type(node.value) in (str, int):
+        key: str | int = node.value
+        return key
+    return Wild.COMPUTED

@@ -1,4 +1,5 @@
-"""Reads JSON schemas (2020-12) as static types: kinds, fields, elements, enumerated values.
+"""
+Reads JSON schemas (2020-12) as static types: kinds, fields, elements, enumerated values.
 
 Only what can be concluded is: whatever a schema leaves open, or this module does not know, is unknown and never an
 error. References are local (`#/...`) and followed at most 16 deep.

@@ -1,4 +1,5 @@
-"""Texts with `{{ }}`: which braces are references, and how a text is rendered.
+"""
+Texts with `{{ }}`: which braces are references, and how a text is rendered.
 
 `{{` opens a reference only if a root or a known function follows; everything else is text, byte for byte. What is
 inserted is never looked at again.
@@ -7,37 +8,42 @@ inserted is never looked at again.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .compile import Closure, build, passes_through
+from .compile import build, passes_through
 from .errors import Absent, ExpressionError, Fault
 from .functions import FUNCTIONS
 from .limits import FUEL, REFERENCES, TEMPLATE_CHARS
-from .nodes import Node
 from .notes import Note, notes_of
-from .parser import ROOTS, parse
+from .parser import parse
 from .program import too_deep
 from .refs import Ref, references
-from .values import as_text, kind_of, settled
+from .results import as_text, passed, settled
+from .values import JSON_TYPES, kind_of
+from .vocabulary import ROOTS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from .nodes import Node
+    from .paths import Closure
 
 Json: TypeAlias = Any
 
-_SITE = re.compile(r"\{{2,}")
-_OPENING = re.compile(r"[\s(!\-]*([^\W\d]\w*)(\s*\()?")
 _CALLABLE = frozenset(FUNCTIONS) | {"has", "default"}
 
 
 class Template:
     """A text with references, ready to be rendered. Made by `compile_template`."""
 
-    __slots__ = ("_foreign", "_frame", "_parts", "_settles", "names", "nodes", "source")
+    __slots__ = ("_frame", "_parts", "_settles", "_spans", "names", "nodes", "source")
 
     def __init__(self, source: str, scanned: _Scan, names: Collection[str]) -> None:
         self.source = source
         self.names = frozenset(names)
         self.nodes: tuple[Node, ...] = tuple(scanned.nodes)
-        self._foreign = tuple(scanned.foreign)
+        self._spans = tuple(scanned.spans)
         self._frame = (FUEL, *([None] * scanned.slots))
         self._parts: tuple[str | Closure, ...] = tuple(scanned.whole() or scanned.parts)
         self._settles = self.is_whole and not passes_through(self.nodes[0])
@@ -59,7 +65,8 @@ class Template:
         return len(self._parts) == 1 and len(self.nodes) == 1
 
     def render(self, context: Mapping[str, Json]) -> Json:
-        """The text with its references replaced, or for a whole-value template the value itself.
+        """
+        The text with its references replaced, or for a whole-value template the value itself.
 
         Raises ExpressionError (missing, type, eval, limit).
         """
@@ -72,7 +79,7 @@ class Template:
                     return part
                 value = part(context, frame)
                 if len(self.nodes) == 1:
-                    return settled(value) if self._settles else value
+                    return settled(value) if self._settles else value if type(value) in JSON_TYPES else passed(value)
             return _joined(parts, context, frame)
         except (Fault, Absent) as problem:
             raise problem.within(self.source) from None
@@ -89,7 +96,7 @@ class Template:
 
     def notes(self) -> tuple[Note, ...]:
         """What looks like a reference but is kept as text. The caller judges whether that is an error."""
-        return notes_of(self.source, self._foreign, self.names)
+        return notes_of(self.source, self._spans, self.names)
 
 
 def compile_template(text: str, *, names: Collection[str] = frozenset()) -> Template:
@@ -125,37 +132,34 @@ def _joined(parts: tuple[str | Closure, ...], context: Mapping[str, Json], frame
 
 
 class _Scan:
-    """One pass over a text: literal pieces and closures in order, and the places of braces that are text."""
+    """One pass over a text: literal pieces and closures in order, and where the references stand."""
 
     def __init__(self, text: str, names: Collection[str]) -> None:
         self.text = text
-        self.names = names
+        self.names = frozenset(names)
         self.parts: list[str | Closure] = []
         self.nodes: list[Node] = []
-        self.foreign: list[int] = []
+        self.spans: list[tuple[int, int]] = []
         self.slots = 0
-        self._literal: list[str] = []
 
     def run(self) -> None:
         text = self.text
         if len(text) > TEMPLATE_CHARS:
             raise Fault("limit", f"the text is longer than {TEMPLATE_CHARS} characters", TEMPLATE_CHARS)
+        search = _opening(self.names).search
         done = position = 0
-        while (site := _SITE.search(text, position)) is not None:
-            slashes = _slashes(text, site.start(), done)
-            self._literal.append(text[done : site.start() - slashes] + "\\" * (slashes // 2))
-            if slashes % 2:
-                self._literal.append("{{")
-                done = position = site.start() + 2
-                continue
-            live = self._opens_reference(site.end())
-            run = site.end() - site.start() - (2 if live else 0)
-            self._literal.append("{" * run)
-            if run >= 2:
-                self.foreign.append(site.start())
-            done = position = self._reference(site.end()) if live else site.end()
-        self._literal.append(text[done:])
-        self._flush()
+        while (site := search(text, position)) is not None:
+            at = site.start()
+            braces, slashes = _before(text, at, done)
+            if slashes % 2 == 0 or braces >= 2:
+                self._literal(done, at, 0 if braces else slashes // 2)
+                done = position = self._reference(at)
+            elif braces:
+                position = at + 2
+            else:
+                self._literal(done, at, slashes // 2 + 1, "{{")
+                done = position = at + 2
+        self._literal(done, len(text))
 
     def whole(self) -> list[str | Closure]:
         """The single closure of a whole-value template, or nothing."""
@@ -163,32 +167,37 @@ class _Scan:
         literals = [part for part in self.parts if isinstance(part, str)]
         return list(closures) if len(closures) == 1 and not any(part.strip() for part in literals) else []
 
-    def _opens_reference(self, position: int) -> bool:
-        found = _OPENING.match(self.text, position)
-        if found is None:
-            return False
-        name = found[1]
-        return name in ROOTS or name in self.names or (found[2] is not None and name in _CALLABLE)
+    def _literal(self, start: int, end: int, dropped: int = 0, tail: str = "") -> None:
+        """Take a stretch without references as text, less the last `dropped` backslashes."""
+        text = self.text[start : end - dropped].replace("\\{{", "{{") + tail
+        if text or not self.parts:
+            self.parts.append(text)
 
-    def _reference(self, position: int) -> int:
+    def _reference(self, at: int) -> int:
         if len(self.nodes) >= REFERENCES:
-            raise Fault("limit", f"a text of more than {REFERENCES} references", position)
-        node, slots, end = parse(self.text, position, names=self.names, live=True)
-        self._flush()
+            raise Fault("limit", f"a text of more than {REFERENCES} references", at)
+        node, slots, end = parse(self.text, at + 2, names=self.names, live=True)
         self.nodes.append(node)
+        self.spans.append((at, end))
         self.parts.append(build(node))
         self.slots = max(self.slots, slots)
         return end
 
-    def _flush(self) -> None:
-        text = "".join(self._literal)
-        self._literal.clear()
-        if text or not (self.parts or self.nodes):
-            self.parts.append(text)
+
+@lru_cache(maxsize=64)
+def _opening(names: frozenset[str]) -> re.Pattern[str]:
+    """Finds the `{{` that open a reference; one expression, so that other braces cost nothing."""
+    roots = "|".join(map(re.escape, (*ROOTS, *sorted(names))))
+    functions = "|".join(map(re.escape, sorted(_CALLABLE)))
+    return re.compile(rf"\{{\{{(?=[\s(!\-]*+(?:(?:{roots})\b|(?:{functions})\s*\())")
 
 
-def _slashes(text: str, end: int, floor: int) -> int:
-    start = end
+def _before(text: str, at: int, floor: int) -> tuple[int, int]:
+    """How many braces stand directly before an offset, and how many backslashes before those."""
+    start = at
+    while start > floor and text[start - 1] == "{":
+        start -= 1
+    end = start
     while start > floor and text[start - 1] == "\\":
         start -= 1
-    return end - start
+    return at - end, end - start

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .errors import ExpressionError
 from .limits import RESULT_VALUES, TREE_NESTING
-from .refs import Ref
 from .template import Template, compile_template
 from .values import kind_of
+
+if TYPE_CHECKING:
+    from .refs import Ref
 
 Json: TypeAlias = Any
 Path: TypeAlias = tuple[str | int, ...]
@@ -32,7 +34,8 @@ class TemplateTree:
         return self._render is None
 
     def render(self, context: Mapping[str, Json]) -> Json:
-        """The value with every text rendered; keys are as they were written, constant parts are the same objects.
+        """
+        The value with every text rendered; keys are as they were written, constant parts are the same objects.
 
         Raises ExpressionError of the first text that fails.
         """
@@ -48,7 +51,8 @@ class TemplateTree:
 
 
 def compile_tree(value: Json, *, names: Collection[str] = frozenset()) -> TemplateTree:
-    """Compile arguments, which nest at most 32 deep.
+    """
+    Compile arguments, which nest at most 32 deep.
 
     Raises ExpressionError: of a text that is wrong, or limit when the value is too deep or too large.
     """
