@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, StringConstraints, ValidationInfo
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from stepwell.definition.suggest import noun
 from stepwell.expressions import (
     ExpressionError,
     Program,
@@ -136,7 +137,7 @@ class Expression:
             raise PydanticCustomError(
                 "expression",
                 "an expression is text, this is {found}",
-                {"found": type(value).__name__, "code": "syntax", "hint": "quote it", "offset": 0},
+                {"found": noun(value), "code": "type", "hint": "quote it", "offset": 0},
             )
         try:
             return cls(value, names=_names(info))
@@ -178,7 +179,7 @@ class Template:
             raise PydanticCustomError(
                 "template",
                 "text is wanted, this is {found}",
-                {"found": type(value).__name__, "hint": "quote it", "code": "type", "offset": 0},
+                {"found": noun(value), "hint": "quote it", "code": "type", "offset": 0},
             )
         try:
             return cls(value, names=_names(info))

@@ -18,7 +18,8 @@ MOST_PROBLEMS = 1000
 class Finding:
     """A problem at a location of the canonical data, before the location has become a line and a column.
 
-    `offset` counts characters inside a text; `key` points at the key rather than the value.
+    `offset` counts characters inside a text; `key` points at the key rather than the value. `other` is the location of
+    a second part, whose line and column take the place of `{place}` in the message.
     """
 
     code: str
@@ -28,6 +29,7 @@ class Finding:
     severity: Severity = "error"
     offset: int = 0
     key: bool = False
+    other: Location | None = None
 
 
 class TooWrong(Exception):  # noqa: N818 -- control flow: reading stops here, what was found is in the report
@@ -60,7 +62,10 @@ class Report:
             node, rest = positions.find(found.where)
             line, column = positions.place(found.where, found.offset, key=found.key)
             pointer = (node.pointer if node else "") + pointer_of(rest)
-            self.add(Problem(found.severity, found.code, found.message, found.hint, "", line, column, pointer))
+            message = found.message
+            if found.other is not None:
+                message = message.replace("{place}", "at line {}, column {}".format(*positions.place(found.other)))
+            self.add(Problem(found.severity, found.code, message, found.hint, "", line, column, pointer))
 
     @property
     def has_errors(self) -> bool:

@@ -1,0 +1,26 @@
+"""Checks of a definition, one file for each family; they execute nothing and open no socket."""
+
+from __future__ import annotations
+
+from stepwell.definition.check.graph import check_graph
+from stepwell.definition.check.performed import check_performed
+from stepwell.definition.check.structure import check_structure
+from stepwell.definition.check.survey import survey
+from stepwell.definition.parse import Parsed
+from stepwell.definition.recipe import RecipeDefinition
+from stepwell.definition.report import Finding
+from stepwell.definition.step import Recipes
+from stepwell.definition.workflow import Workflow
+
+
+def check(parsed: Parsed[Workflow], recipes: Recipes) -> list[Finding]:
+    """Everything that is wrong with a workflow, or might be."""
+    found = survey(parsed)
+    del recipes
+    return [*check_structure(found), *check_graph(found), *check_performed(found)]
+
+
+def check_recipe(parsed: Parsed[RecipeDefinition]) -> list[Finding]:
+    """Everything that is wrong with a recipe, or might be."""
+    del parsed
+    return []

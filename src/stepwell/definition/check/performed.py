@@ -1,0 +1,66 @@
+"""What is understood but not carried out by this version: refused before a run rather than ignored in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stepwell.definition.check.survey import Survey
+from stepwell.definition.policy import ErrorRule
+from stepwell.definition.report import Finding
+from stepwell.definition.step import Location, Step
+from stepwell.definition.visibility import refs_of
+from stepwell.definition.workflow import Workflow
+
+_STRATEGIES = {
+    "fallback": "the strategy `fallback`",
+    "compensate": "the strategy `compensate`",
+    "suspend": "the strategy `suspend`",
+    "goto": "the strategy `goto`",
+}
+
+
+def check_performed(survey: Survey) -> Iterator[Finding]:
+    """An error for every part of the definition that would not be carried out."""
+    yield from _workflow(survey.workflow)
+    for site in survey.steps:
+        if site.broken:
+            continue
+        for where, what in site.step.unperformed():
+            yield _refusal((*site.where, *where), what)
+        yield from _step(site.step, site.where)
+
+
+def _refusal(where: Location, what: str, hint: str = "") -> Finding:
+    verb = "are" if what.endswith("s") and not what.startswith("the ") else "is"
+    return Finding("not_performed", f"{what} {verb} not performed by this version", where, hint)
+
+
+def _step(step: Step, where: Location) -> Iterator[Finding]:
+    yield from _rules(step.on_error, (*where, "on_error"))
+    if step.compensate is not None:
+        yield _refusal((*where, "compensate"), "`compensate`")
+    if getattr(step, "knowledge", None):
+        yield _refusal((*where, "knowledge"), "automatic `knowledge`", "use a kb_search step and its passages")
+    for text in step.texts():
+        if any(ref.root == "secret" for ref in refs_of(text.value)):
+            yield _refusal((*where, *text.where), "`secret`")
+
+
+def _workflow(workflow: Workflow) -> Iterator[Finding]:
+    if workflow.on_failure is not None:
+        yield _refusal(("on_failure",), "`on_failure`")
+    if workflow.concurrency is not None:
+        yield _refusal(("concurrency",), "a concurrency key")
+    if workflow.budget is not None:
+        yield _refusal(("budget",), "`budget`")
+    if workflow.deliver:
+        yield _refusal(("deliver",), "`deliver`")
+    if workflow.knowledge:
+        yield _refusal(("knowledge",), "automatic `knowledge`", "use a kb_search step and its passages")
+    yield from _rules(workflow.defaults.on_error, ("defaults", "on_error"))
+
+
+def _rules(rules: tuple[ErrorRule, ...] | None, where: Location) -> Iterator[Finding]:
+    for index, rule in enumerate(rules or ()):
+        if what := _STRATEGIES.get(rule.strategy):
+            yield _refusal((*where, index), what, "fail and continue are performed")

@@ -1,0 +1,112 @@
+"""A definition laid out once for all checks: every step with its place, every block with its order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from stepwell.definition.graph import Order, order_block
+from stepwell.definition.parse import Parsed
+from stepwell.definition.step import Block, Location, Step
+from stepwell.definition.workflow import Workflow
+
+
+@dataclass(slots=True, eq=False)
+class BlockSite:
+    """A list of steps, where it is written, and the step it lies in (None: the workflow's own, or `on_failure`).
+
+    `steps` are sites in written order; `failure` is true in `on_failure`.
+    """
+
+    where: Location
+    order: Order
+    holder: StepSite | None = None
+    block: Block | None = None
+    steps: list[StepSite] = field(default_factory=list)
+    depth: int = 1
+    failure: bool = False
+
+    @property
+    def certain(self) -> bool:
+        """Whether it runs whenever its holder does."""
+        return self.block is None or self.block.certain
+
+
+@dataclass(slots=True, eq=False)
+class StepSite:
+    """A step, where it is written, and its index in its block. `broken`: only part of it could be read."""
+
+    step: Step
+    where: Location
+    home: BlockSite
+    index: int
+    broken: bool = False
+    blocks: list[BlockSite] = field(default_factory=list)
+
+    def holders(self) -> Iterator[StepSite]:
+        """The containers it lies in, innermost first."""
+        home = self.home
+        while home.holder is not None:
+            yield home.holder
+            home = home.holder.home
+
+
+@dataclass(slots=True)
+class Survey:
+    """All steps in written order, nested ones after their container, and all blocks, outer ones first."""
+
+    parsed: Parsed[Workflow]
+    steps: list[StepSite]
+    blocks: list[BlockSite]
+
+    @property
+    def workflow(self) -> Workflow:
+        return self.parsed.model
+
+
+def survey(parsed: Parsed[Workflow]) -> Survey:
+    """Lay a definition out. Takes time and memory linear in its steps."""
+    found = Survey(parsed, [], [])
+    workflow = parsed.model
+    waiting: list[StepSite | BlockSite] = [_block(("steps",), workflow.steps)]
+    if workflow.on_failure is not None:
+        waiting.insert(0, _block(("on_failure", "steps"), workflow.on_failure.steps, failure=True))
+    while waiting:
+        site = waiting.pop()
+        if isinstance(site, BlockSite):
+            found.blocks.append(site)
+            waiting += reversed(site.steps)
+            _mark_broken(site, parsed.broken)
+        else:
+            found.steps.append(site)
+            site.blocks = [_nested(site, block) for block in _blocks_of(site)]
+            waiting += reversed(site.blocks)
+    return found
+
+
+def _block(where: Location, steps: tuple[Step, ...], *, failure: bool = False) -> BlockSite:
+    site = BlockSite(where, order_block(steps), failure=failure)
+    site.steps = [StepSite(step, (*where, index), site, index) for index, step in enumerate(steps)]
+    return site
+
+
+def _nested(holder: StepSite, block: Block) -> BlockSite:
+    site = _block((*holder.where, *block.where), block.steps)
+    site.holder, site.block = holder, block
+    site.depth, site.failure = holder.home.depth + 1, holder.home.failure
+    return site
+
+
+def _mark_broken(site: BlockSite, broken: frozenset[int]) -> None:
+    if broken:
+        for inner in site.steps:
+            inner.broken = id(inner.step) in broken
+
+
+def _blocks_of(site: StepSite) -> list[Block]:
+    try:
+        return [*site.step.blocks()]
+    except (AttributeError, TypeError, KeyError, IndexError):
+        if site.broken:
+            return []
+        raise
