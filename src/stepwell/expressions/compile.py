@@ -175,7 +175,7 @@ def _logic(node: Logic) -> Closure:
     stop = op == "||"
     operands = tuple(build(operand) for operand in node.operands)
 
-    def run(context: Mapping[str, Any], frame: Frame) -> bool:
+    def run(context: Mapping[str, Any], frame: Frame) -> Any:
         for operand in operands:
             value = operand(context, frame)
             if value is stop:
