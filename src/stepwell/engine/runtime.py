@@ -238,17 +238,21 @@ class LiveRuntime:
 
     # ── waiting ──
 
-    async def wait(self, path: str, kind: Any, request: Json, *, deadline: float = 0.0, on_expire: str = "") -> Json:
+    async def wait(
+        self, path: str, kind: Any, request: Json, *, deadline: float = 0.0, on_expire: str = ""
+    ) -> Outcome:
         place = paths.wait(path)
         found = self.recall(place)
         if found is None:
             message = self._mail.pop(path, None) or await self._message(path, kind, request, deadline, on_expire)
-            draft = Draft(place, "succeeded", Body(ended=self.clock()))
+            now = self.clock()
+            opened = self._open[path].opened if path in self._open else now
+            draft = Draft(place, "succeeded", Body(started=opened, ended=now))
             draft.value(message.body)
             found = await self.record(draft, consume=(message.order,))
         elif found.status == "cancelled":
             raise Withdrawn(str((found.reason or {}).get("message", "")))
-        return found.value
+        return found
 
     async def _message(self, path: str, kind: Any, request: Json, deadline: float, on_expire: str) -> Message:
         for prefix, reason in self._closed.items():

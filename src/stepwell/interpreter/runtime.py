@@ -59,8 +59,13 @@ class Runtime(Protocol):
     async def perform(self, plan: StepPlan, path: str, number: int, effect: Effect, text: bytes, digest: str) -> Attempt:
         """Make an effect real, bounded by the step's timeout. A failure is data."""
 
-    async def wait(self, path: str, kind: str, request: Json, *, deadline: float = 0.0, on_expire: str = "") -> Json:
-        """Wait for a message to the step at `path`; durable, and holding nothing once the run parks."""
+    async def wait(
+        self, path: str, kind: str, request: Json, *, deadline: float = 0.0, on_expire: str = ""
+    ) -> Outcome:
+        """Wait for a message to the step at `path`: durable, and holding nothing once the run parks.
+
+        `deadline` is in seconds from now (0: none). Raises Pause, Withdrawn.
+        """
 
     async def sleep_until(self, path: str, at: float) -> None:
         """Return at an instant (UTC seconds): in process when it is near, parked when it is far."""

@@ -150,9 +150,9 @@ class Scope:
 
     async def wait(self, kind: str, request: Json, *, expires_in: float | None = None, on_expire: str = "") -> Json:
         """Wait for a message to this step."""
-        return await self.runtime.wait(
-            self.path, kind, request, deadline=expires_in or 0.0, on_expire=on_expire
-        )
+        found = await self.runtime.wait(self.path, kind, request, deadline=expires_in or 0.0, on_expire=on_expire)
+        self.opened = found.started
+        return found.value
 
     async def sleep(self, delay: float) -> None:
         """Sleep for some seconds, counted from when the step began, across crashes."""
@@ -298,9 +298,9 @@ class Scope:
 
 def as_text(value: Json) -> str:
     """How a value that is not text is written inside a text: as JSON."""
-    from stepwell.expressions import to_text
+    from stepwell.expressions.values import as_text as written
 
-    return to_text(value)
+    return written(value)
 
 
 def explain(expression: Expression, context: dict[str, Json]) -> dict[str, Json]:

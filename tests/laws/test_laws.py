@@ -1,0 +1,111 @@
+"""Laws over random definitions: crash anywhere, replay performs nothing, replay is a fixed point, order does not matter."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stepwell.ports import FINAL
+from tests.laws.definitions import INPUT, definitions
+from tests.laws.worlds import Crash, CrashingStore, Script, decide_all, finish, fresh, one_pass, plan_of, recorded
+from tests.laws.worlds import replay, start, workflow_of
+
+Json = Any
+LAW = settings(max_examples=int(os.environ.get("STEPWELL_LAW_EXAMPLES", "150")), deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def script_of(definition: Json, latencies: dict[str, float] | None = None) -> Script:
+    return Script(refuses=set(definition["refusing"]), fails=definition["flaky"], delays=latencies or {})
+
+
+def latencies_of(draw_from: dict[str, int], paths: list[str]) -> dict[str, float]:
+    return {path: draw_from.get(path, 0) * 0.0007 for path in paths}
+
+
+async def reference(definition: Json) -> tuple[Any, dict[str, Any]]:
+    store, plan = fresh(), plan_of(workflow_of(definition["steps"]))
+    await start(store, INPUT)
+    run = await finish(store, plan, script_of(definition))
+    return run, await recorded(store)
+
+
+@LAW
+@given(definitions(), st.data())
+def test_crash_anywhere_resumes_to_the_same_result(definition: Json, data: Any) -> None:
+    asyncio.run(_crash_law(definition, data, same_output=True))
+
+
+@LAW
+@given(definitions(failing=True), st.data())
+def test_crash_anywhere_resumes_to_the_same_status_when_steps_fail(definition: Json, data: Any) -> None:
+    asyncio.run(_crash_law(definition, data, same_output=False))
+
+
+async def _crash_law(definition: Json, data: Any, *, same_output: bool) -> None:
+    run, journal = await reference(definition)
+    paths = [path for path in journal if path]
+    store, plan = fresh(), plan_of(workflow_of(definition["steps"]))
+    await start(store, INPUT)
+    script = script_of(definition)
+    done: dict[str, int] = {}
+    for _ in range(data.draw(st.integers(1, 4))):
+        script.delays = latencies_of(data.draw(st.dictionaries(st.sampled_from(paths or ["/"]), st.integers(0, 3))), paths)
+        outer = CrashingStore(store, at=data.draw(st.integers(1, 25)), durable=data.draw(st.booleans()))
+        try:
+            await one_pass(store, plan, script, outer=outer)
+        except Crash:
+            pass
+        for path, outcome in (await recorded(store)).items():
+            if outcome.kind in {"succeeded", "failed"} and path not in done:
+                done[path] = sum(count for name, count in script.calls.items() if name.startswith(f"{path}@"))
+        if data.draw(st.booleans()):
+            await decide_all(store)
+    script.delays = {}
+    end = await finish(store, plan, script)
+    assert end.status == run.status
+    if same_output or run.status == "completed":
+        assert end.output == run.output
+    if same_output:
+        assert set(await recorded(store)) - {p for p in await recorded(store) if p.endswith("/~start")} == set(journal) - {
+            p for p in journal if p.endswith("/~start")
+        }
+    for path, count in done.items():
+        now = sum(number for name, number in script.calls.items() if name.startswith(f"{path}@"))
+        assert now == count, f"{path} was performed again after it was recorded"
+
+
+@LAW
+@given(definitions(failing=True))
+def test_replay_performs_nothing_and_is_a_fixed_point(definition: Json) -> None:
+    async def law() -> None:
+        store, plan = fresh(), plan_of(workflow_of(definition["steps"]))
+        await start(store, INPUT)
+        run = await finish(store, plan, script_of(definition))
+        assert run.status in FINAL
+        verdict, wanted = await replay(store, plan)
+        assert verdict is not None
+        assert (verdict.status, verdict.output) == (run.status, run.output)
+        assert verdict.error == run.error
+        assert [entry.path for entry in wanted] == []
+
+    asyncio.run(law())
+
+
+@LAW
+@given(definitions(), st.data())
+def test_order_and_latencies_do_not_matter(definition: Json, data: Any) -> None:
+    async def law() -> None:
+        run, journal = await reference(definition)
+        paths = [path for path in journal if path]
+        store, plan = fresh(), plan_of(workflow_of(definition["steps"]))
+        await start(store, INPUT)
+        script = script_of(definition)
+        script.delays = latencies_of(data.draw(st.dictionaries(st.sampled_from(paths or ["/"]), st.integers(0, 3))), paths)
+        end = await finish(store, plan, script)
+        assert (end.status, end.output) == (run.status, run.output)
+
+    asyncio.run(law())

@@ -1,0 +1,186 @@
+"""A small machine for the laws: run a definition over a store that may crash at any append, and look at what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from stepwell.definition.compile import compile_workflow
+from stepwell.definition.workflow import Workflow
+from stepwell.engine.advance import Definition, Pass
+from stepwell.engine.events import Listeners
+from stepwell.engine.performer import CallContext, Performed
+from stepwell.engine.runtime import World
+from stepwell.errors import StepFailed
+from stepwell.interpreter.effect import ToolCall
+from stepwell.journal.entry import outcome_of
+from stepwell.kinds import discover
+from stepwell.ports import FINAL, Batch, Lease, Loaded, NewRun, Run, RunStore, Tool, Verdict
+from stepwell.stores.memory import MemoryRunStore
+
+Json = Any
+ACCOUNT = "default"
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+def workflow_of(steps: list[Json], **parts: Json) -> Workflow:
+    return Workflow.model_validate(
+        {"workflow": "law", "steps": steps, **parts}, context={"kinds": discover(), "names": frozenset({"it"})}
+    )
+
+
+@dataclass
+class Script:
+    """What tools do: `fails` gives by step id how many attempts fail first; `refuses` names ids of steps that fail for good."""
+
+    fails: dict[str, int] = field(default_factory=dict)
+    refuses: set[str] = field(default_factory=set)
+    delays: dict[str, float] = field(default_factory=dict)
+    calls: Counter[str] = field(default_factory=Counter)
+    arguments: dict[str, Json] = field(default_factory=dict)
+
+    async def perform(self, effect: Any, context: CallContext) -> Performed:
+        name = f"{context.path}@{context.attempt}"
+        self.calls[name] += 1
+        known = self.arguments.setdefault(context.path, effect.call)
+        assert known == effect.call, f"{context.path} was called with other arguments"
+        await asyncio.sleep(self.delays.get(context.path, 0))
+        step = context.path.rpartition("/")[2].partition("#")[0]
+        if step in self.refuses:
+            raise StepFailed("invalid_request", "no")
+        if context.attempt <= self.fails.get(step, 0):
+            raise StepFailed("server_error", "not yet")
+        return Performed({"path": context.path, "args": effect.call})
+
+
+class NoTools:
+    def get(self, name: str) -> Tool | None:
+        return None
+
+    def names(self) -> list[str]:
+        return []
+
+
+class CrashingStore:
+    """A store whose owner dies at its n-th write, before or after it is durable."""
+
+    def __init__(self, inner: RunStore, *, at: int, durable: bool) -> None:
+        self._inner = inner
+        self._left = at
+        self._durable = durable
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def _dies(self) -> bool:
+        self._left -= 1
+        return self._left == 0
+
+    def append(self, lease: Lease, batch: Batch) -> Any:
+        if self._left <= 0:
+            return self._never()
+        if self._dies():
+            return self._die(self._inner.append(lease, batch) if self._durable else None)
+        return self._inner.append(lease, batch)
+
+    async def _never(self) -> int:
+        raise Crash
+
+    async def _die(self, written: Any) -> int:
+        if written is not None:
+            await written
+        raise Crash
+
+    async def release(self, lease: Lease, batch: Batch, verdict: Verdict) -> bool:
+        if self._left <= 0 or (self._dies() and not self._durable):
+            raise Crash
+        await self._inner.release(lease, batch, verdict)
+        if self._left <= 0:
+            raise Crash
+        return True
+
+
+async def start(store: RunStore, value: Json = None, run_id: str = "r1") -> None:
+    await store.create(NewRun(run_id, ACCOUNT, "law", "", "d", value or {}, created=time.time()))
+
+
+async def one_pass(store: RunStore, plan: Definition, script: Script, *, outer: Any = None, run_id: str = "r1") -> bool:
+    """One pass; False if there was nothing to claim."""
+    leases = await store.claim(f"w{next(_uptime)}", 15.0, run_id=run_id)
+    if not leases:
+        return False
+    world = World(outer or store, {ToolCall: script.perform}, NoTools(), Listeners())
+    current = Pass(leases[0], await store.load(leases[0]), plan, world)
+    while not await current.run():
+        current = Pass(leases[0], await store.load(leases[0]), plan, world)
+    return True
+
+
+async def decide_all(store: RunStore, run_id: str = "r1") -> int:
+    """Approve every open approval, with an answer that depends on its path alone."""
+    waits = await store.waits(ACCOUNT, run_id=run_id, kind="approval")
+    for wait in waits:
+        await store.decide(ACCOUNT, wait.id, {"decision": "approved", "by": "ana", "comment": wait.path})
+    return len(waits)
+
+
+async def finish(store: RunStore, plan: Definition, script: Script, run_id: str = "r1") -> Run:
+    """Pass after pass, deciding whatever waits, until the run has ended."""
+    for _ in range(200):
+        run = await store.run(ACCOUNT, run_id)
+        if run.status in FINAL or run.status == "stuck":
+            return run
+        await one_pass(store, plan, script, run_id=run_id)
+        await decide_all(store, run_id)
+    raise AssertionError("the run does not end")
+
+
+def plan_of(workflow: Workflow) -> Definition:
+    return Definition(compile_workflow(workflow, "d"), {})
+
+
+_uptime = itertools.count(0, 1000)
+"""Each look at this clock is past every lease, as if the owner of any run had died long ago."""
+
+
+def fresh() -> RunStore:
+    return MemoryRunStore(uptime=lambda: float(next(_uptime)))
+
+
+async def recorded(store: RunStore, run_id: str = "r1") -> dict[str, Any]:
+    """Outcomes by path, of the whole journal."""
+    entries = await store.history(ACCOUNT, run_id)
+    assert len({(entry.path, entry.generation) for entry in entries}) == len(entries)
+    return {entry.path: outcome_of(entry, lambda digest: store.blob_now(ACCOUNT, digest)) for entry in entries}
+
+
+async def replay(store: RunStore, plan: Definition, run_id: str = "r1") -> tuple[Verdict | None, list[Any]]:
+    """The verdict of a pass over the whole journal in which nothing may be performed, and what it wanted to record."""
+    run = await store.run(ACCOUNT, run_id)
+    entries = [entry for entry in await store.history(ACCOUNT, run_id) if entry.path]
+
+    async def perform(effect: Any, context: CallContext) -> Performed:
+        raise AssertionError(f"{context.path} was performed on replay")
+
+    class Closed:
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError(f"{name} was called on replay")
+
+        def blob_now(self, account: str, digest: str) -> bytes:
+            return store.blob_now(account, digest)
+
+    loaded = Loaded(run, entries, (), ())
+    lease = Lease(run_id, ACCOUNT, 0, 0, "")
+    current = Pass(lease, loaded, plan, World(Closed(), {ToolCall: perform}, NoTools(), Listeners()))  # type: ignore[arg-type]
+    try:
+        verdict = await current._verdict()
+    finally:
+        current.runtime.close()
+    return verdict, current.runtime.closing()
