@@ -32,7 +32,7 @@ def tools(function: _F) -> _F:
     """`--tools`, which may be repeated."""
     return click.option(
         "--tools",
-        "tools_files",
+        "tools",
         type=FILE,
         multiple=True,
         metavar="FILE.py",

@@ -128,6 +128,8 @@ class RunTree:
     steps: tuple[StepRecord, ...]
     waits: tuple[WaitRow, ...] = field(default=())
     """What the run waits for now."""
+    workflow: Workflow | None = None
+    """What the run pinned; None if it is gone."""
 
     def as_json(self) -> dict[str, Json]:
         """The answer of `runs show RUN --json` (SURFACES, Exact answers); times are ISO 8601 in UTC."""
@@ -194,7 +196,7 @@ def build(
     for path in pending:
         told.setdefault(path, Told())
     builder = _Builder(run, Places(workflow), told, asked, pending, fetch)
-    return RunTree(run, builder.steps(), tuple(pending.values()))
+    return RunTree(run, builder.steps(), tuple(pending.values()), workflow)
 
 
 @dataclass(slots=True)

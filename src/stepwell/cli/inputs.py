@@ -1,0 +1,105 @@
+"""A run's input from the command line: a file, and `-i name=value` over it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
+
+from stepwell.cli.exits import Refusal
+
+Json: TypeAlias = Any
+
+_DEEPEST = 20
+"""References followed inside a schema before its type counts as unknown."""
+
+
+def read_input(file: Path | None, pairs: Iterable[str], schema: Mapping[str, Json]) -> Json:
+    """The input; pairs win over the file. Raises Refusal where either cannot be read."""
+    found = _read(file) if file is not None else {}
+    given = read_pairs(pairs, schema, option="-i")
+    if not given:
+        return found
+    if not isinstance(found, dict):
+        raise Refusal("-i sets a name, but the input file holds no object", hint="leave out -i, or make it an object")
+    return found | given
+
+
+def read_pairs(pairs: Iterable[str], schema: Mapping[str, Json], *, option: str) -> dict[str, Json]:
+    """`name=value` is text unless the schema says otherwise; `name:=value` is JSON."""
+    given: dict[str, Json] = {}
+    for pair in pairs:
+        name, sign, text = pair.partition("=")
+        if not sign or not name.strip(":"):
+            raise Refusal(f"{option} {pair}: this is not name=value", hint=f"write {option} name=value, or name:=JSON")
+        if name.endswith(":"):
+            given[name[:-1]] = read_json(text, f"{option} {name[:-1]}")
+        else:
+            given[name] = _typed(text, _property(schema, name))
+    return given
+
+
+def read_json(text: str, where: str) -> Json:
+    """JSON text as a value, strictly: no NaN, no name twice. Raises Refusal that says where it is wrong."""
+    try:
+        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
+    except json.JSONDecodeError as error:
+        where = f"{where}:{error.lineno}:{error.colno}" if "\n" in text else f"{where}, character {error.pos + 1}"
+        raise Refusal(f"{where}: this is not JSON: {error.msg}", hint='texts are quoted: "like this"') from None
+    except (ValueError, RecursionError) as error:
+        raise Refusal(f"{where}: this is not JSON: {error or 'nested too deep'}") from None
+
+
+def _read(file: Path) -> Json:
+    if str(file) == "-":
+        return read_json(sys.stdin.read(), "standard input")
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Refusal(f"{file}: this is not UTF-8 text: byte {error.start} is wrong") from None
+    except OSError as error:
+        raise Refusal(f"{file}: {error.strerror}", hint="--input names a JSON file") from None
+    return read_json(text, str(file))
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON value")
+
+
+def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found: dict[str, Json] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f'the name "{name}" is there twice')
+        found[name] = value
+    return found
+
+
+def _property(schema: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    properties = schema.get("properties")
+    found = properties.get(name) if isinstance(properties, Mapping) else None
+    for _ in range(_DEEPEST):
+        reference = found.get("$ref") if isinstance(found, Mapping) else None
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            break
+        at: Json = schema
+        for part in reference[2:].split("/"):
+            at = at.get(part) if isinstance(at, Mapping) else None
+        found = at
+    return found if isinstance(found, Mapping) else {}
+
+
+def _typed(text: str, schema: Mapping[str, Json]) -> Json:
+    """The text as the schema's type wants it; as text where that does not work, for the check to say why."""
+    declared = schema.get("type")
+    types = {declared} if isinstance(declared, str) else set(declared or ())
+    choices = schema.get("enum")
+    if (not types and not isinstance(choices, list)) or "string" in types or (choices and text in choices):
+        return text
+    try:
+        value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
+    except (ValueError, RecursionError):
+        return text
+    return value if not isinstance(value, str) else text

@@ -1,0 +1,124 @@
+"""Lines that show steps: what each is, how it stands, how long it took, what it waits for.
+
+A line is a list of (text, style) pieces, so that the same line goes to a plain terminal and to the live tree; every
+text in it has been made visible.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import click
+
+from stepwell.cli.progress import Node, Progress
+from stepwell.cli.text import cut, duration, pad, visible, width
+
+Json: TypeAlias = Any
+Line: TypeAlias = list[tuple[str, str]]
+
+_LOOKS = {
+    "pending": ("·", ".", "dim"),
+    "running": ("▸", ">", "blue"),
+    "retrying": ("↻", "r", "yellow"),
+    "completed": ("✓", "+", "green"),
+    "failed": ("✗", "x", "red"),
+    "skipped": ("–", "-", "dim"),
+    "cancelled": ("⊘", "/", "yellow"),
+    "compensated": ("↶", "u", "yellow"),
+    "pending_approval": ("●", "?", "magenta"),
+    "waiting": ("◷", "z", "cyan"),
+    "suspended": ("!", "!", "red"),
+}
+_WORDS = {"pending_approval": "waits for a person", "waiting": "waits", "suspended": "wants an operator"}
+_LONGEST_LABEL = 44
+
+
+def mark_of(status: str) -> tuple[str, str]:
+    """The sign of a status and its style; plain ASCII where the terminal has nothing else."""
+    fine, plain, style = _LOOKS.get(status, ("▸", ">", ""))
+    encoding = (getattr(sys.stdout, "encoding", "") or "").lower()
+    return (fine if encoding.startswith("utf") else plain), style
+
+
+def step_lines(progress: Progress, now: float) -> list[Line]:
+    """One line for each step, iteration and branch that is to be shown."""
+    shown = [(depth, node) for depth, node in progress.walk() if _is_shown(node)]
+    labels = [width("  " * depth + visible(node.label)) for depth, node in shown]
+    room = min(max(labels, default=0), _LONGEST_LABEL)
+    kinds = max((len(node.type) for _, node in shown), default=0)
+    return [_line(node, depth, (room, kinds), now) for depth, node in shown]
+
+
+def _is_shown(node: Node) -> bool:
+    return node.is_step or node.status not in {"completed", "skipped", "pending"} or bool(node.inside)
+
+
+def _line(node: Node, depth: int, widths: tuple[int, int], now: float) -> Line:
+    sign, style = mark_of(node.status)
+    room, kinds = widths
+    label = pad(cut("  " * depth + visible(node.label), room), room)
+    line: Line = [(sign, style), (f" {label}", "" if node.is_open or node.status == "completed" else style)]
+    line.append((f"  {pad(visible(node.type), kinds)}", "dim"))
+    for text, look in _facts(node, now):
+        line.append((f"  {text}", look))
+    return line
+
+
+def _facts(node: Node, now: float) -> Iterator[tuple[str, str]]:
+    style = mark_of(node.status)[1]
+    if node.parts is not None and node.type == "loop":
+        yield f"{node.done}/{node.parts}" if node.done else f"{node.parts} items", ""
+    elif node.done:
+        yield f"{node.done} done", ""
+    if node.status in _WORDS:
+        yield _WORDS[node.status] + (f": {visible(node.note)}" if node.note else ""), style
+        if node.retry_at:
+            yield f"for {duration(max(0.0, node.retry_at - now))} more", style
+        return
+    if node.started and (node.status in {"running", "retrying"} or node.ended):
+        yield duration((node.ended or now) - node.started), "dim"
+    if node.status == "retrying":
+        yield f"attempt {node.attempts + 1} in {duration(max(0.0, node.retry_at - now))}", style
+    elif node.attempts > 1:
+        yield f"attempt {node.attempts}", "yellow"
+    if node.error:
+        yield error_text(node.error), style or "red"
+    elif node.note:
+        yield visible(node.note), "dim"
+    if node.meta:
+        yield from _spent(node.meta)
+
+
+def _spent(meta: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    tokens = (meta.get("input_tokens") or 0) + (meta.get("output_tokens") or 0)
+    if tokens:
+        yield f"{tokens} tokens", "dim"
+    if meta.get("cost_usd"):
+        yield f"${meta['cost_usd']:.4f}", "dim"
+
+
+def error_text(error: Mapping[str, Json]) -> str:
+    """An error as one visible line."""
+    return f"{visible(error.get('kind', 'error'))}: {visible(error.get('message', ''))}"
+
+
+def painted(line: Line, *, columns: int = 0) -> str:
+    """A line for a plain terminal, cut to `columns` (0: never)."""
+    pieces, used = [], 0
+    for text, style in line:
+        shown = cut(text, columns - used) if columns else text
+        used += width(shown)
+        pieces.append(_paint(shown, style))
+    return "".join(pieces).rstrip()
+
+
+def _paint(text: str, style: str) -> str:
+    if not style:
+        return text
+    return click.style(text, dim=True) if style == "dim" else click.style(text, fg=style)
+
+
+def paint_all(lines: Iterable[Line], *, columns: int = 0) -> str:
+    return "\n".join(painted(line, columns=columns) for line in lines)

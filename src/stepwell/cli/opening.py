@@ -1,0 +1,89 @@
+"""Opening the engine for a command, and finding runs and approvals by the beginning or end of their ids."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from stepwell.cli.exits import FAILED, USAGE, Refusal
+
+if TYPE_CHECKING:
+    from stepwell.engine import Engine
+    from stepwell.engine.settings import Settings
+    from stepwell.ports import Run, Wait
+
+T = TypeVar("T")
+
+SHORTEST = 4
+"""Characters that a shortened id must have."""
+RECENT = 1000
+"""Runs among which a shortened id is looked for."""
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's work on an event loop of its own."""
+    return asyncio.run(work)
+
+
+def settings_at(start: Path | None = None) -> Settings:
+    """The settings that count for a file or folder. Raises DefinitionError for a wrong stepwell.toml."""
+    from stepwell.engine.settings import Settings
+
+    return Settings.load(start or Path.cwd(), os.environ)
+
+
+@asynccontextmanager
+async def opened(
+    database: str = "", *, start: Path | None = None, tools: Sequence[Path | str] = ()
+) -> AsyncIterator[Engine]:
+    """The engine on the database that the option, the environment or the settings name."""
+    from stepwell.engine import open_engine
+
+    settings = settings_at(start)
+    async with open_engine(database, settings=settings, tools=tools, on_busy=_tell_busy) as engine:
+        yield engine
+
+
+def _tell_busy(*facts: object) -> None:
+    waited = next((f" for {fact:.0f} s" for fact in facts if isinstance(fact, int | float)), "")
+    click.echo(f"the database is busy{waited}; trying again …", err=True)
+
+
+async def find_run(engine: Engine, text: str) -> Run:
+    """The run with this id, or the one recent run whose id begins or ends so. Raises Refusal."""
+    from stepwell.errors import NotFound
+
+    try:
+        return await engine.run(text)
+    except NotFound:
+        recent = await engine.runs(limit=RECENT) if len(text) >= SHORTEST else []
+        return _only(text, recent, "run", lambda run: f"{run.id} ({run.workflow}, {run.status})", code=USAGE)
+
+
+async def find_wait(engine: Engine, text: str) -> Wait:
+    """The approval with this id, or the only one whose id begins or ends so. Raises Refusal."""
+    from stepwell.errors import NotFound
+
+    try:
+        return await engine.wait(text)
+    except NotFound:
+        known = await engine.waits(pending_only=False) if len(text) >= SHORTEST else []
+        return _only(text, known, "approval", lambda wait: f"{wait.id} ({wait.path})", code=FAILED)
+
+
+def _only(text: str, known: Sequence[Any], word: str, shown: Callable[[Any], str], *, code: int) -> Any:
+    found = [one for one in known if one.id.startswith(text) or one.id.endswith(text)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(shown(one) for one in found[:5])
+        raise Refusal(f"{len(found)} {word}s have ids like {text}: {names}", hint="give more of the id", code=code)
+    lists = "stepwell runs list" if word == "run" else "stepwell approvals list --all"
+    short = f"a shortened id has at least {SHORTEST} characters; " if len(text) < SHORTEST else ""
+    raise Refusal(f"there is no {word} {text}", hint=f"{short}`{lists}` shows what there is", code=code)

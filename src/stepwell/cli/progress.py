@@ -1,0 +1,187 @@
+"""How far a run has got: a tree of steps, iterations and branches, built from a view and moved on by events.
+
+The law of the file: it holds what is to be shown and prints nothing. Iterations that ended well are counted and
+forgotten while a run is followed, so that a loop of any length takes little room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from stepwell.definition.workflow import Workflow
+from stepwell.journal.path import parent, round_number
+from stepwell.journal.places import Places
+from stepwell.journal.view import RunTree, StepRecord
+
+Json: TypeAlias = Any
+
+_BY_EVENT = {
+    "step_started": "running",
+    "step_completed": "completed",
+    "step_failed": "failed",
+    "step_skipped": "skipped",
+    "step_cancelled": "cancelled",
+    "step_retrying": "retrying",
+}
+_WAITING = {"approval": "pending_approval", "incident": "suspended"}
+OPEN = frozenset({"pending", "running", "retrying", "pending_approval", "waiting", "suspended"})
+
+
+@dataclass(slots=True)
+class Node:
+    """A step, iteration or branch. Times are UTC seconds, 0 where there is none yet."""
+
+    path: str
+    label: str
+    type: str = ""
+    status: str = "pending"
+    is_step: bool = True
+    started: float = 0.0
+    ended: float = 0.0
+    attempts: int = 0
+    retry_at: float = 0.0
+    error: dict[str, Json] | None = None
+    note: str = ""
+    meta: dict[str, Json] = field(default_factory=dict)
+    parts: int | None = None
+    done: int = 0
+    """Iterations that ended well and were forgotten."""
+    inside: dict[str, Node] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN
+
+
+class Progress:
+    """The tree of a run, beginning with the steps of its definition that are still to come."""
+
+    def __init__(self, workflow: Workflow | None) -> None:
+        self._places = Places(workflow)
+        self._nodes: dict[str, Node] = {}
+        self.root = Node("", "", is_step=False)
+        for _, step in self._places.expected(self._places.at("")):
+            self._at(f"/{step.id}")
+
+    @classmethod
+    def of(cls, tree: RunTree) -> Progress:
+        """The progress that a view tells."""
+        progress = cls(tree.workflow)
+        for record in tree.steps:
+            progress.take(record)
+        for wait in tree.waits:
+            node = progress._at(wait.path.partition("/~")[0])
+            title = wait.request.get("title", "") if isinstance(wait.request, Mapping) else ""
+            node.note = str(title or "")
+            node.retry_at = wait.deadline if wait.kind == "timer" else 0.0
+        return progress
+
+    def take(self, record: StepRecord) -> None:
+        """A step as the view tells it."""
+        node = self._at(record.path)
+        node.status, node.attempts, node.error = record.status, record.attempts, record.error
+        node.started, node.ended, node.parts = record.started, record.ended, record.parts
+        node.meta = record.meta or {}
+        if record.skip_reason:
+            node.note = reason_text(record.skip_reason)
+
+    def event(self, name: str, path: str, at: float, data: Mapping[str, Json]) -> None:
+        """Something that happened to a step, iteration or branch."""
+        status = _BY_EVENT.get(name)
+        if name == "waiting":
+            status = _WAITING.get(str(data.get("kind")), "waiting")
+        if status is None or not path:
+            return
+        node = self._at(path)
+        node.status = status
+        node.attempts = int(data.get("attempts") or data.get("attempt") or node.attempts)
+        node.error = data.get("error")
+        node.retry_at = float(data.get("retry_at") or 0.0)
+        node.meta = data.get("meta") or node.meta
+        node.note = str(data.get("title") or "") or reason_text(data.get("reason"))
+        if node.is_open:
+            node.started = node.started or at
+        else:
+            node.ended = at
+            node.started = node.started or at - float(data.get("duration_ms") or 0) / 1000
+        self._open_around(path, at)
+        self._forget(node)
+
+    def kind_of(self, path: str) -> str:
+        """What lies at a path: step, iteration or branch."""
+        if self._places.at(path).is_step:
+            return "step"
+        return "iteration" if path.rpartition("/")[2].isdigit() else "branch"
+
+    def walk(self) -> Iterator[tuple[int, Node]]:
+        """All nodes with their depth, containers before what is inside them."""
+        stack = [(0, node) for node in reversed(self.root.inside.values())]
+        while stack:
+            depth, node = stack.pop()
+            yield depth, node
+            stack += [(depth + 1, inner) for inner in reversed(node.inside.values())]
+
+    def _open_around(self, path: str, at: float) -> None:
+        above = parent(path)
+        while above:
+            node = self._at(above)
+            if node.status != "pending":
+                break
+            node.status, node.started = "running", at
+            above = parent(above)
+
+    def _forget(self, node: Node) -> None:
+        """Drop an iteration that needs nobody's attention any more, and skipped parts inside containers."""
+        above = self._nodes.get(parent(node.path))
+        if above is not None and node.status == "completed" and self.kind_of(node.path) == "iteration":
+            above.done += 1
+            self._drop(node)
+
+    def _drop(self, node: Node) -> None:
+        self._nodes[parent(node.path)].inside.pop(node.path, None)
+        below = [node]
+        while below:
+            dropped = below.pop()
+            self._nodes.pop(dropped.path, None)
+            below += dropped.inside.values()
+
+    def _at(self, path: str) -> Node:
+        if not path:
+            return self.root
+        node = self._nodes.get(path)
+        if node is None:
+            place = self._places.at(path)
+            last = path.rpartition("/")[2]
+            label = place.id if place.is_step else (f"[{last}]" if last.isdigit() else last)
+            if (number := round_number(path)) > 1:
+                label = f"{label} (round {number})"
+            node = self._nodes[path] = Node(path, label, place.type, is_step=place.is_step)
+            self._at(parent(path)).inside[path] = node
+        return node
+
+
+_REASONS = {
+    "dependencies_skipped": "what it depends on was skipped",
+    "branch_not_taken": "another branch was taken",
+    "upstream_failed": "a step before it failed",
+    "run_ended": "the run had ended",
+    "continued": "failed, and the run goes on",
+    "failed_inside": "",
+}
+
+
+def reason_text(reason: Mapping[str, Json] | None) -> str:
+    """Why a step was skipped or withdrawn, in words."""
+    if not reason:
+        return ""
+    word = str(reason.get("type"))
+    if word == "condition_false":
+        values = ", ".join(f"{name} is {value!r}" for name, value in (reason.get("values") or {}).items())
+        return f"{reason.get('expression')} is false" + (f": {values}" if values else "")
+    if word == "withdrawn":
+        return f"withdrawn: {reason.get('message')}"
+    if word == "branch_not_taken" and reason.get("taken"):
+        return f"the branch {reason['taken']} was taken"
+    return _REASONS.get(word, word)

@@ -1,0 +1,133 @@
+"""`stepwell run`: start a workflow and carry it on until it ends or waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+
+from stepwell.cli import exits, options
+from stepwell.cli.command import Command
+
+if TYPE_CHECKING:
+    from stepwell.definition.load import LoadedWorkflow
+    from stepwell.engine import Engine
+    from stepwell.errors import Problem
+
+Json: TypeAlias = Any
+
+_PATH: Any = click.Path(path_type=Path)
+_PAIR = "One value of the input, as text unless the schema says otherwise; NAME:=JSON is JSON."
+_KEY = "The same key with the same workflow and input gives the same run."
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What was asked for on the command line."""
+
+    file: Path
+    input_file: Path | None
+    pairs: tuple[str, ...]
+    database: str
+    tools: tuple[Path, ...]
+    key: str
+    as_json: bool
+    watch: bool
+    dry_run: bool
+
+
+@click.command(
+    cls=Command,
+    example="""
+        stepwell run workflow.yaml --input ticket.json
+        stepwell run workflow.yaml -i name=Ana -i count:=3
+        stepwell run workflow.yaml --input ticket.json --json | tail -n 1
+    """,
+    epilog="Exit codes: 0 completed, 1 failed, timed out or cancelled, 2 wrong use, definition or input, "
+    "3 waits for a person, 4 suspended, 5 waits for a time, 130 interrupted. Ctrl-C parks the run.",
+)
+@click.argument("file", type=options.FILE)
+@click.option("--input", "input_file", type=_PATH, metavar="FILE.json", help="The input; - is standard input.")
+@click.option("-i", "pairs", multiple=True, metavar="NAME=VALUE", help=_PAIR)
+@options.tools
+@options.database
+@click.option("--idempotency-key", "key", default="", metavar="KEY", help=_KEY)
+@click.option("--watch", is_flag=True, help="Stay until the run has ended, also while it waits.")
+@click.option("--dry-run", is_flag=True, help="Check everything and show the steps; execute nothing.")
+@options.as_json
+def run(**given: Any) -> None:
+    """Run the workflow in FILE here and now, and show its steps as they go."""
+    from stepwell.cli.opening import run_async
+
+    click.get_current_context().exit(run_async(_run(Order(**given))))
+
+
+async def _run(order: Order) -> int:
+    from stepwell.cli.inputs import read_input
+    from stepwell.cli.opening import opened
+
+    async with opened(order.database, start=order.file.resolve().parent, tools=order.tools) as engine:
+        loaded = engine.load(order.file)
+        value = read_input(order.input_file, order.pairs, loaded.workflow.input)
+        problems = [*loaded.warnings, *await engine.preflight(loaded, value)]
+        if any(problem.severity == "error" for problem in problems):
+            return _refuse(problems, as_json=order.as_json)
+        exits.tell_problems(problem for problem in problems if problem.severity == "warning")
+        if order.dry_run:
+            return _plan(loaded, as_json=order.as_json)
+        return await _carry(engine, order, loaded, value)
+
+
+def _refuse(problems: list[Problem], *, as_json: bool) -> int:
+    """Say why the run does not start; nothing was executed."""
+    exits.tell_problems(problems)
+    count = sum(problem.severity == "error" for problem in problems)
+    click.echo(f"not started: {count} {'error' if count == 1 else 'errors'}", err=True)
+    if as_json:
+        from dataclasses import asdict
+
+        from stepwell.cli.text import json_text
+
+        error = {"kind": "preflight", "problems": [asdict(problem) for problem in problems]}
+        click.echo(json_text({"run": None, "event": "run_refused", "status": "refused", "error": error}))
+    return exits.USAGE
+
+
+async def _carry(engine: Engine, order: Order, loaded: LoadedWorkflow, value: Json) -> int:
+    from stepwell.cli.follow import follow, tell_ending
+    from stepwell.cli.progress import Progress
+    from stepwell.cli.screen import screen_for
+
+    handle = await engine.start(loaded, value, idempotency_key=order.key)
+    workflow = loaded.workflow
+    screen = screen_for(Progress(workflow), as_json=order.as_json)
+    screen.begin(handle.run_id, workflow.name or workflow.workflow)
+    ending = await follow(engine, handle, screen, watch=order.watch)
+    tell_ending(ending, screen, database=order.database)
+    return ending.code
+
+
+def _plan(loaded: LoadedWorkflow, *, as_json: bool) -> int:
+    """Show what would run, in written order."""
+    from stepwell.cli.text import json_text, table
+    from stepwell.definition.step import walk
+
+    depths: dict[str, int] = {}
+    rows = []
+    for step in walk(loaded.workflow.steps):
+        depth = depths.setdefault(step.id, 0)
+        for block in step.blocks():
+            depths.update({inner.id: depth + 1 for inner in block.steps})
+        when = f"if {step.condition.source}" if step.condition is not None else ""
+        after = "" if step.depends_on is None else f"after {', '.join(step.depends_on) or 'nothing'}"
+        rows.append((step.id, step.type, depth, ", ".join(part for part in (after, when) if part)))
+    if as_json:
+        steps = [{"id": step, "type": kind, "depth": depth, "order": note} for step, kind, depth, note in rows]
+        click.echo(json_text({"run": None, "event": "plan", "status": "checked", "steps": steps}))
+        return exits.OK
+    shown = [("  " * depth + step, kind, note) for step, kind, depth, note in rows]
+    click.echo("\n".join(table(shown, ["STEP", "KIND", "WHEN"])))
+    click.echo(f"\nchecked: {len(rows)} steps, nothing was executed")
+    return exits.OK

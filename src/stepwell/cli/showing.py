@@ -1,0 +1,97 @@
+"""Showing a run that is not being followed: the tree, one step in full, the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+
+from stepwell.cli import exits
+from stepwell.cli.follow import Ending, tell_ending
+from stepwell.cli.progress import Progress
+from stepwell.cli.screen import PlainScreen, still
+from stepwell.cli.text import duration, json_text, table, visible, visible_lines
+from stepwell.journal.view import instant
+from stepwell.ports import FINAL
+
+if TYPE_CHECKING:
+    from stepwell.journal.entry import Entry
+    from stepwell.journal.view import RunTree, StepRecord
+
+Json: TypeAlias = Any
+
+
+def print_run(tree: RunTree, *, columns: int, database: str) -> int:
+    """The run's head, its steps, and how it stands."""
+    run: Any = tree.run
+    progress = Progress.of(tree)
+    click.echo(f"{click.style(visible(run.workflow), bold=True)}  run {run.id}")
+    facts = [f"started {instant(run.started or run.created)}"]
+    if run.ended:
+        facts.append(f"ended {instant(run.ended)}")
+    facts.append(f"active {duration(run.active)}")
+    click.echo(click.style("  ".join(facts), dim=True))
+    click.echo(still(progress, columns=columns))
+    click.echo()
+    if run.status in {"queued", "running"}:
+        click.echo(f"{run.status}" + (f" by {visible(run.owner)}" if run.owner else ""))
+        if not run.owner:
+            click.echo(f"  carry it on: stepwell runs resume {run.id}")
+    else:
+        waits: Any = () if run.status in FINAL else tuple(wait for wait in tree.waits)
+        tell_ending(Ending(run, waits), PlainScreen(progress), database=database)
+    click.echo(f"  a step in full: stepwell runs show {run.id} --step STEP")
+    return exits.OK
+
+
+def print_steps(tree: RunTree, wanted: str) -> int:
+    """Every round and iteration of one step, in full."""
+    found = [step for step in tree.steps if wanted in {step.id, step.path, step.path.lstrip("/")}]
+    if not found:
+        import difflib
+
+        close = difflib.get_close_matches(wanted, [step.id for step in tree.steps], n=1)
+        hint = f"did you mean `{close[0]}`?" if close else "`stepwell runs show RUN` lists the steps"
+        raise exits.Refusal(f"run {tree.run.id} has no step {wanted} so far", hint=hint)
+    for step in found:
+        _print_step(step)
+    return exits.OK
+
+
+def _print_step(step: StepRecord) -> None:
+    took = f"  {duration(step.ended - step.started)}" if step.ended and step.started else ""
+    click.echo(f"{click.style(visible(step.path), bold=True)}  {visible(step.type)}  {step.status}{took}")
+    for log in step.attempt_log:
+        error = f"  {visible(log['error'].get('kind'))}: {visible(log['error'].get('message'))}" if log["error"] else ""
+        click.echo(f"  attempt {log['number']}  {log['status']}  {log['started_at']}{error}")
+    why = step.skip_reason
+    for name, value in (("input", step.input), ("output", step.output), ("error", step.error), ("why", why)):
+        if value is not None:
+            lines = visible_lines(json_text(value, indent=2))
+            click.echo("\n".join([f"  {name}: {lines[0]}", *(f"    {line}" for line in lines[1:])]))
+
+
+def print_journal(entries: Iterable[Entry], *, as_json: bool) -> None:
+    """The journal as it is stored."""
+    import msgspec
+
+    rows = []
+    for entry in entries:
+        body = msgspec.json.decode(entry.body)
+        if as_json:
+            told = {"order": entry.order, "path": entry.path, "kind": entry.kind, "generation": entry.generation}
+            click.echo(json_text({**told, "at": instant(entry.at), "digest": entry.digest, "body": body}))
+        else:
+            rows.append((entry.order, instant(entry.at), entry.kind, entry.path, _short(body)))
+    if not as_json:
+        click.echo("\n".join(table(rows, ["ORDER", "AT", "KIND", "PATH", "SAYS"])))
+
+
+def _short(body: Json) -> str:
+    status = str(body.get("status") or "")
+    error = body.get("error")
+    if error:
+        return f"{status} {error.get('kind')}: {error.get('message')}".strip()
+    value = json_text(body["value"]) if "value" in body else ""
+    return f"{status} {value[:120]}".strip()

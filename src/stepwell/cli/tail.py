@@ -1,0 +1,74 @@
+"""Following a run that another process carries on: its journal is read again and again, and told as events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stepwell.engine.events import Event
+from stepwell.journal.entry import Entry, read_body
+from stepwell.journal.told import owner
+from stepwell.ports import FINAL, PARKED
+
+if TYPE_CHECKING:
+    from stepwell.cli.screen import Screen
+    from stepwell.engine import Engine
+
+Json: TypeAlias = Any
+
+_PAUSE = 0.3
+"""Seconds between two looks at the journal."""
+_NAMES = {"succeeded": "step_completed", "failed": "step_failed", "cancelled": "step_cancelled"}
+_SETTLED = {"completed": "step_completed", "failed": "step_failed", "skipped": "step_skipped"}
+
+
+async def tail(engine: Engine, run_id: str, screen: Screen, *, follow: bool, again: bool = True) -> None:
+    """Tell what the journal holds (`again`) and what comes, until the run ends or parks (`follow`: until it ends)."""
+    seen = 0
+    told: set[str] = set()
+    first = True
+    while True:
+        run = await engine.run(run_id)  # before the journal: what ended it is then in the journal
+        fresh = [entry for entry in await engine.history(run_id) if entry.order > seen]
+        for event in events_of(run_id, fresh):
+            if again or not first:
+                screen.event(event)
+        seen = max((entry.order for entry in fresh), default=seen)
+        for wait in await engine.waits(run_id=run_id):
+            if wait.id not in told:
+                told.add(wait.id)
+                screen.event(_waiting(run_id, wait))
+        first = False
+        if run.status in FINAL or (run.status in PARKED and not follow):
+            return
+        await asyncio.sleep(_PAUSE)
+
+
+def _waiting(run_id: str, wait: Any) -> Event:
+    title = wait.request.get("title", "") if isinstance(wait.request, dict) else ""
+    return Event("waiting", run_id, owner(wait.path), wait.opened, {"wait": wait.id, "kind": wait.kind, "title": title})
+
+
+def events_of(run_id: str, entries: Iterable[Entry]) -> Iterator[Event]:
+    """The events that entries tell of, as the engine would have told them."""
+    for entry in entries:
+        path = owner(entry.path)
+        mark = entry.path[len(path) + 1 :]
+        body = read_body(entry)
+        if not path or mark.startswith(("?", "~sleep")):
+            continue
+        if mark.endswith("~start"):
+            data: dict[str, Json] = {"attempt": body.attempts} if body.attempts else {}
+            yield Event("step_started", run_id, path, body.started or entry.at, data)
+            continue
+        name = _NAMES.get(entry.kind) or _SETTLED.get(body.status, f"step_{body.status}")
+        data = {"attempts": body.attempts} if body.attempts else {}
+        for word in ("error", "reason", "meta"):
+            if (value := getattr(body, word)) is not None:
+                data[word] = value
+        if body.retry_at:
+            data["retry_at"] = body.retry_at
+        if body.started and body.ended:
+            data["duration_ms"] = max(0, round((body.ended - body.started) * 1000))
+        yield Event("step_retrying" if mark else name, run_id, path, body.ended or entry.at, data)

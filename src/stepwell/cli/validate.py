@@ -1,0 +1,70 @@
+"""`stepwell validate`: all problems of workflow files, without executing anything."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stepwell.cli import exits, options
+from stepwell.cli.command import Command
+from stepwell.cli.text import json_text, visible
+
+if TYPE_CHECKING:
+    from stepwell.errors import Problem
+
+
+@click.command(
+    cls=Command,
+    example="stepwell validate workflow.yaml\nstepwell validate workflows/*.yaml --json",
+    epilog="Exit codes: 0 right (warnings do not count), 1 problems, 2 wrong use.",
+)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@options.as_json
+def validate(*, files: tuple[Path, ...], as_json: bool) -> None:
+    """Check workflow files: every problem with its file, line and column, and how to fix it."""
+    found: list[Problem] = []
+    for file in files:
+        if not file.exists():
+            raise exits.Refusal(f"{file}: there is no such file")
+        if file.is_dir():
+            raise exits.Refusal(f"{file} is a folder", hint=f"name the files: stepwell validate {file}/*.yaml")
+    for file in files:
+        problems = _problems(file)
+        found += problems
+        if not as_json:
+            _print(file, problems)
+    if as_json:
+        click.echo(json_text([_object(problem) for problem in found], indent=2))
+    wrong = any(problem.severity == "error" for problem in found)
+    click.get_current_context().exit(exits.FAILED if wrong else exits.OK)
+
+
+def _problems(file: Path) -> list[Problem]:
+    from stepwell.cli.opening import settings_at
+    from stepwell.definition.load import load_file
+    from stepwell.errors import DefinitionError
+    from stepwell.kinds import discover
+    from stepwell.library.recipes import FileRecipes
+
+    recipes = FileRecipes(file, settings_at(file.resolve().parent).recipes)
+    try:
+        return list(load_file(file, kinds=discover(), recipes=recipes).warnings)
+    except DefinitionError as error:
+        return error.problems
+
+
+def _print(file: Path, problems: list[Problem]) -> None:
+    exits.tell_problems(problems, err=False)
+    counts = {word: sum(problem.severity == word for problem in problems) for word in ("error", "warning", "note")}
+    told = [f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts.items() if count]
+    sign = click.style("wrong", fg="red", bold=True) if counts["error"] else click.style("right", fg="green", bold=True)
+    click.echo(f"{visible(file)}: {sign}" + (f" ({', '.join(told)})" if told else ""))
+
+
+def _object(problem: Problem) -> dict[str, object]:
+    names = ("severity", "code", "file", "line", "column", "path", "message", "hint")
+    values = asdict(problem)
+    return {name: values[name] for name in names}
