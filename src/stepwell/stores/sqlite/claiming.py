@@ -45,8 +45,8 @@ ON CONFLICT (name) DO UPDATE SET process = excluded.process, serves = excluded.s
 class Claimant:
     """Who asks for leases: a worker by name, in one store object of one process. `uptime` and `now` are seconds.
 
-    `renewed` is the uptime at which this store object last renewed leases: a lease of its own that had lapsed by then was
-    given up by its worker, while one that lapsed since may only be late, and is not taken from the worker that asks.
+    `renewed` is the uptime at which this store object last renewed leases: a lease of its own that had lapsed by then
+    was given up by its worker, while one that lapsed since may only be late and is left to it.
     """
 
     worker: str

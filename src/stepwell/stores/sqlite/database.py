@@ -11,11 +11,11 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from stepwell.errors import Unavailable
+from stepwell.stores.announcements import Announcements
 from stepwell.stores.sqlite.connection import (
     BusyLine,
     Durability,
@@ -41,11 +41,10 @@ class Database:
         self, path: Path, connection: sqlite3.Connection, *, patience: float, on_busy: BusyLine | None
     ) -> None:
         self.path = path
-        self.announced = 0
-        """How many commits of this process others may want to know of."""
+        self.announcements = Announcements()
+        """Of commits of this process that others may want to know of."""
         self._patience = patience
         self._on_busy = on_busy
-        self._watchers: set[asyncio.Future[None]] = set()
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="stepwell-reader")
         self._local = threading.local()
         self._reading: list[sqlite3.Connection] = []
@@ -53,7 +52,9 @@ class Database:
         self._now_lock = threading.Lock()
         self._closed = False
         self._connection = connection
-        self._writer = Writer(path, connection, patience=patience, on_busy=on_busy, announce=self._announce)
+        self._writer = Writer(
+            path, connection, patience=patience, on_busy=on_busy, announce=self.announcements.announce
+        )
 
     @classmethod
     def open(
@@ -76,7 +77,7 @@ class Database:
         return cls(path, connection, patience=patience, on_busy=on_busy)
 
     def migrate(self, part: str, folder: Path) -> int:
-        """Apply the numbered .sql files of `folder` that are missing; returns how many were. Blocks; raises Unavailable.
+        """Apply the missing ones of the numbered .sql files in `folder`; returns how many. Blocks; raises Unavailable.
 
         To be called before the database is used: `part` names what the files are about, and counts for itself.
         """
@@ -130,15 +131,6 @@ class Database:
                 self._now = self._connect_reader()
             return self._read(self._now, query)
 
-    async def announcement(self, seconds: float) -> None:
-        """Wait for the next commit of this process that announces itself, at most this many seconds."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._watchers.add(future)
-        try:
-            await asyncio.wait((future,), timeout=seconds)
-        finally:
-            self._watchers.discard(future)
-
     async def close(self) -> None:
         """Write what was handed over, checkpoint and close; idempotent."""
         if self._closed:
@@ -153,13 +145,6 @@ class Database:
             for connection in (*self._reading, *((self._now,) if self._now else ())):
                 connection.close()
         self._writer.stop()
-
-    def _announce(self) -> None:
-        self.announced += 1
-        watchers, self._watchers = self._watchers, set()
-        for future in watchers:
-            with suppress(RuntimeError):  # a loop that is closed waits for nothing
-                future.get_loop().call_soon_threadsafe(_wake, future)
 
     def _read_here(self, query: Callable[[sqlite3.Connection], T]) -> T:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
@@ -185,8 +170,3 @@ class Database:
             if is_of_the_statement(error):
                 raise
             raise unavailable(self.path, error) from error
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 from stepwell.errors import Gone, Unavailable
 from stepwell.journal.entry import Entry
 from stepwell.ports import FINAL, Batch, Lease, Loaded, Message, NewRun, Outgoing, Run, Verdict, Wait
+from stepwell.stores.announcements import Seen
 from stepwell.stores.liveness import boot_seconds
 from stepwell.stores.sqlite import claiming, creating, deciding, journal
 from stepwell.stores.sqlite.claiming import Claimant
@@ -52,8 +52,7 @@ class SqliteRunStore:
         self._process = claiming.instance_of_this_process()
         self._closed = False
         self._renewed = 0.0
-        self._beats_seen = 0
-        self._beats_seen_by: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
+        self._seen = Seen()
 
     @classmethod
     def open(
@@ -198,22 +197,18 @@ class SqliteRunStore:
     async def changed(self, timeout: float) -> bool:  # noqa: ASYNC109 -- the port calls it so
         """See the port. Each task sees every change once, however the calls of others lie between its own."""
         loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
+        announcements = self.database.announcements
         end = loop.time() + timeout
-        seen = self._beats_seen if task is None else self._beats_seen_by.get(task, self._beats_seen)
         while True:
-            announced = self.database.announced
+            count = announcements.count
             beats = await self.database.read(_beats)
-            if beats != seen:
-                self._beats_seen = max(beats, self._beats_seen)
-                if task is not None:
-                    self._beats_seen_by[task] = beats
+            if beats != self._seen.last():
+                self._seen.see(beats)
                 return True
             left = end - loop.time()
             if left <= 0:
                 return False
-            if announced == self.database.announced:
-                await self.database.announcement(min(left, _POLL))
+            await announcements.beyond(count, min(left, _POLL))
 
     async def heartbeat(self, worker: str, *, serves: bool, ttl: float) -> None:
         claimant = self._claimant(worker)

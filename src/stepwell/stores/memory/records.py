@@ -1,0 +1,135 @@
+"""What the store in memory keeps, and the rules of it that need no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from stepwell.errors import Conflict
+from stepwell.journal.entry import Entry
+from stepwell.journal.lease import LeaseLost
+from stepwell.ports import FINAL, Lease, Message, NewRun, Run, Wait
+
+Json: TypeAlias = Any
+T = TypeVar("T")
+
+_encode = msgspec.json.Encoder().encode
+_canonical = msgspec.json.Encoder(order="deterministic").encode
+_decode = msgspec.json.Decoder().decode
+
+
+def copied(value: Json) -> Json:
+    """A value as it comes back from JSON text, which shares nothing with the original."""
+    return _decode(_encode(value))
+
+
+def equal(first: Json, second: Json) -> bool:
+    """Whether two values are the same JSON, whatever the order of keys."""
+    return _canonical(first) == _canonical(second)
+
+
+def queued(new: NewRun, now: float) -> Run:
+    """The run that is to be created."""
+    return Run(
+        id=new.id,
+        account=new.account,
+        workflow=new.workflow,
+        version=new.version,
+        definition=new.definition,
+        input=copied(new.input),
+        status="queued",
+        requester=new.requester,
+        project=copied(new.project),
+        idempotency_key=new.idempotency_key,
+        created=new.created or now,
+    )
+
+
+def same(there: Run, new: NewRun) -> Run:
+    """The run that has the idempotency key already. Raises Conflict if it is another."""
+    if there.definition != new.definition or not equal(there.input, new.input):
+        raise Conflict(
+            f"the idempotency key {new.idempotency_key} belongs to run {there.id}, whose definition or input differs",
+            {"run": there.id},
+        )
+    return there
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """A run with all that belongs to it. `due` is None for an owned run and for one that only a message wakes."""
+
+    key: int
+    run: Run
+    due: float | None = 0.0
+    owned: bool = False
+    lease_until: float = 0.0
+    entries: dict[tuple[str, int], Entry] = field(default_factory=dict)
+    waits: dict[tuple[str, int], Wait] = field(default_factory=dict)
+    messages: list[Message] = field(default_factory=list)
+    consumed: set[int] = field(default_factory=set)
+
+    def change(self, **fields: Json) -> None:
+        """Give the run other values."""
+        self.run = replace(self.run, **fields)
+
+    def fence(self, lease: Lease) -> None:
+        """Raises LeaseLost unless the lease is the current one."""
+        if self.run.epoch != lease.epoch:
+            raise LeaseLost(lease.run_id)
+
+    def lease(self, owner: str) -> Lease:
+        """The lease as of now."""
+        return Lease(self.run.id, self.run.account, self.key, self.run.epoch, owner)
+
+    def unread(self, after: int = 0) -> list[Message]:
+        """Messages that came after `after` and that nobody has consumed."""
+        return [message for message in self.messages if message.order > after and message.order not in self.consumed]
+
+    def pending(self) -> Iterator[Wait]:
+        """Waits that are open, oldest first."""
+        return (wait for wait in list(self.waits.values()) if wait.status == "pending")
+
+    def put(self, wait: Wait) -> None:
+        """Keep a wait as it is now."""
+        self.waits[wait.path, wait.generation] = wait
+
+    def refuse_recorded(self, entries: list[Entry]) -> None:
+        """Raises Conflict if an entry is there already, or twice among these."""
+        seen = set(self.entries)
+        for entry in entries:
+            if (entry.path, entry.generation) in seen:
+                raise Conflict(
+                    f"{entry.path} is already recorded", {"path": entry.path, "generation": entry.generation}
+                )
+            seen.add((entry.path, entry.generation))
+
+    def open_entries(self) -> list[Entry]:
+        """The entries that have no settled ancestor, of each path the highest generation, in order."""
+        newest: dict[str, Entry] = {}
+        for entry in sorted(self.entries.values(), key=lambda entry: entry.generation):
+            newest[entry.path] = entry
+        settled = {path for path, entry in newest.items() if entry.kind == "settled"}
+        found = [entry for path, entry in newest.items() if not any(above in settled for above in _ancestors(path))]
+        return sorted(found, key=lambda entry: entry.order)
+
+    def urgency(self) -> tuple[bool, float, int]:
+        """In which order runs are claimed: those that lost their owner first, then the longest due."""
+        return not self.owned, self.lease_until if self.owned else self.due or 0.0, self.key
+
+    def takeable(self, worker: str, *, uptime: float, renewed: float, now: float) -> bool:
+        """Whether a worker may claim the run now, as something that is due or was given up."""
+        if self.run.status in FINAL:
+            return False
+        if self.owned:
+            return self.lease_until <= (renewed if self.run.owner == worker else uptime)
+        return self.due is not None and self.due <= now
+
+
+def _ancestors(path: str) -> Iterator[str]:
+    while path:
+        path = path.rpartition("/")[0]
+        yield path
