@@ -161,8 +161,11 @@ class ModelPerformer:
         return Performed(value, _embeddings())
 
     def _choose(self, model: Json) -> _Choice:
-        """The model that a step, a recipe or the settings name. A name that the settings do not know is the provider's
-        own, if a provider is configured. Raises StepFailed("not_found")."""
+        """The model that a step, a recipe or the settings name.
+
+        A name that the settings do not know is the provider's own, if a provider is configured. Raises
+        StepFailed("not_found").
+        """
         provider, name = _named(model)
         options = model if isinstance(model, Mapping) else {}
         found = self._models.get(name or provider or self._default)

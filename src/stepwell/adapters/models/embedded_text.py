@@ -201,6 +201,7 @@ class EmbeddedText:
 def _bounded(request: ModelRequest) -> ModelRequest:
     return replace(
         request,
+        model="",
         temperature=0.0 if request.temperature is None else request.temperature,
         max_tokens=min(request.max_tokens or MAX_TOKENS, CONTEXT),
     )

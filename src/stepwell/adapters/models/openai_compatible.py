@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -34,15 +34,15 @@ _FORMAT_WORDS = ("response_format", "json_schema", "guided", "structured output"
 
 @dataclass(slots=True)
 class _Connection:
-    """The model and its HTTP client; both belong to the event loop in which they were made."""
+    """An HTTP client, which belongs to the event loop in which it was made, and the models that use it, by name."""
 
     loop: asyncio.AbstractEventLoop
-    model: OpenAIChatModel
     client: httpx2.AsyncClient
+    models: dict[str, OpenAIChatModel] = field(default_factory=dict)
 
 
 class OpenAICompatible:
-    """A `LanguageModel` over one base URL, key and model.
+    """A `LanguageModel` over one base URL and key; `model` answers unless a request names another one of the provider.
 
     `name` is what the settings call it and what failures say. `schema_as_is` sends schemas untouched and always as
     `response_format` (for servers that enforce them by grammar); `extra` goes into every request's body.
@@ -88,13 +88,13 @@ class OpenAICompatible:
             await connection.client.aclose()
 
     async def _complete(self, request: ModelRequest) -> ModelReply:
-        from_settings = await self._connected()
+        model = await self._connected(request.model)
         try:
-            reply = await self._ask(from_settings, request, in_words=self._in_words)
+            reply = await self._ask(model, request, in_words=self._in_words)
         except Exception as error:
             if request.schema is None or self._in_words or self._as_is or not _refuses_format(error):
                 raise
-            reply = await self._ask(from_settings, request, in_words=True)
+            reply = await self._ask(model, request, in_words=True)
             self._in_words = True
         return _reply(reply, self.name)
 
@@ -133,32 +133,40 @@ class OpenAICompatible:
             settings["extra_body"] = self._extra
         return settings
 
-    async def _connected(self) -> OpenAIChatModel:
+    async def _connected(self, name: str) -> OpenAIChatModel:
         loop = asyncio.get_running_loop()
         if not self._imported:
             # Importing the provider's library takes seconds of CPU, which the event loop must not stand still for.
             await asyncio.to_thread(_import_library)
             self._imported = True
         if self._connection is None or self._connection.loop is not loop:
-            self._connection = self._connect(loop)
-        return self._connection.model
+            self._connection = _Connection(loop, self._client())
+        wanted = name or self.model
+        models = self._connection.models
+        if wanted not in models:
+            models[wanted] = self._model(wanted, self._connection.client)
+        return models[wanted]
 
-    def _connect(self, loop: asyncio.AbstractEventLoop) -> _Connection:
+    def _client(self) -> httpx2.AsyncClient:
         import httpx2
+
+        url = urlsplit(self.base_url)
+        # A proxy of the environment is not meant for this machine, and without TLS no certificates need be loaded.
+        return httpx2.AsyncClient(
+            timeout=httpx2.Timeout(60.0, connect=CONNECT_TIMEOUT),
+            trust_env=url.hostname not in _LOOPBACK,
+            verify=url.scheme != "http",
+        )
+
+    def _model(self, name: str, client: httpx2.AsyncClient) -> OpenAIChatModel:
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.profiles.openai import OpenAIModelProfile
         from pydantic_ai.providers.openai import OpenAIProvider
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-        url = urlsplit(self.base_url)
-        # A proxy of the environment is not meant for this machine, and without TLS no certificates need be loaded.
-        local = url.hostname in _LOOPBACK
-        client = httpx2.AsyncClient(
-            timeout=httpx2.Timeout(60.0, connect=CONNECT_TIMEOUT), trust_env=not local, verify=url.scheme != "http"
-        )
-        if url.hostname == "api.openai.com":
+        if urlsplit(self.base_url).hostname == "api.openai.com":
             provider = OpenAIProvider(base_url=self.base_url, api_key=self._key, http_client=client)
-            return _Connection(loop, OpenAIChatModel(self.model, provider=provider), client)
+            return OpenAIChatModel(name, provider=provider)
         profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
         if self._as_is:
             profile["supports_json_schema_output"] = True
@@ -166,7 +174,7 @@ class OpenAICompatible:
         compatible = OpenAICompatibleProvider(
             self.name, base_url=self.base_url, api_key=self._key or None, http_client=client
         )
-        return _Connection(loop, OpenAIChatModel(self.model, provider=compatible, profile=profile), client)
+        return OpenAIChatModel(name, provider=compatible, profile=profile)
 
     def _failure(self, error: Exception) -> StepFailed:
         if isinstance(error, LookupError | TypeError | AttributeError | ValueError):
