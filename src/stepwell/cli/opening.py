@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -28,6 +27,8 @@ RECENT = 1000
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run a command's work on an event loop of its own."""
+    import asyncio
+
     return asyncio.run(work)
 
 

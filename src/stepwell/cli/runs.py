@@ -10,7 +10,6 @@ import click
 from stepwell.cli import exits, options
 from stepwell.cli.command import Group
 from stepwell.cli.opening import find_run, opened, run_async
-from stepwell.ports import FINAL, PARKED, RUNNABLE
 
 if TYPE_CHECKING:
     from stepwell.cli.follow import Ending
@@ -20,7 +19,13 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = Any
 
-_STATUS = click.Choice([*RUNNABLE, *PARKED, *FINAL])
+_STATUS = click.Choice(
+    [
+        "queued", "running", "pending_approval", "waiting", "suspended", "stuck", "completed", "failed", "compensated",
+        "cancelled", "timed_out",
+    ]
+)  # fmt: skip
+
 
 
 @click.group(
@@ -211,6 +216,7 @@ async def carry_on(
     """Resume a run with the project and tools that it was started with."""
     from stepwell.cli.follow import ending_of, follow, tell_ending
     from stepwell.errors import Conflict
+    from stepwell.ports import FINAL
 
     async with opened(database) as engine:
         found = await find_run(engine, run)
