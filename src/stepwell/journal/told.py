@@ -87,9 +87,9 @@ class Told:
 
     @property
     def attempts(self) -> int:
-        """Attempts made so far, the running one not counted."""
-        ended = self.end.attempts if self.end is not None else 0
-        return max(ended, max(self.failed, default=0))
+        """Attempts made so far, the running one included once it has been announced."""
+        said = [body.attempts for body in (self.begin, self.end) if body is not None]
+        return max([*said, *self.failed], default=0)
 
     def decided(self, name: str) -> Json:
         """A part of what a container decided when it began."""
