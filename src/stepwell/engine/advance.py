@@ -140,8 +140,8 @@ class Pass:
         runtime = self.runtime
         now = runtime.clock()
         drafts = []
-        for path, attempt in runtime.cut:
-            body = Body(status="cancelled", started=attempt.started, ended=now, attempts=attempt.number)
+        for path, (started, attempts) in runtime.unfinished().items():
+            body = Body(status="cancelled", started=started, ended=now, attempts=attempts, error=verdict.error)
             drafts.append(Draft(path, "cancelled", body))
         closing = Body(status=verdict.status, error=verdict.error, started=self.loaded.run.started, ended=now)
         drafts.append(Draft("", "settled", closing))

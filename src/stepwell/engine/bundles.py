@@ -10,7 +10,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.compile import compile_workflow
-from stepwell.definition.load import from_data, recipe_from_data
+from stepwell.definition.load import from_data
+from stepwell.definition.recipe import RecipeDefinition
 from stepwell.engine.advance import Definition
 from stepwell.journal.entry import decode, encode
 from stepwell.kinds import discover
@@ -30,9 +31,9 @@ class Bundles:
         self._compiled: dict[tuple[str, str], Definition] = {}
         self._stored: set[tuple[str, str]] = set()
 
-    async def store(self, account: str, loaded: LoadedWorkflow, recipes: Mapping[str, Json]) -> str:
-        """Keep a workflow with its recipes (plain data by the names steps call them); returns the digest."""
-        pinned = {name: recipes[name] for name in sorted(recipes)}
+    async def store(self, account: str, loaded: LoadedWorkflow, recipes: Mapping[str, RecipeDefinition]) -> str:
+        """Keep a workflow with its recipes, by the names steps call them; returns the digest."""
+        pinned = {name: recipes[name].model_dump(mode="json", exclude_unset=True) for name in sorted(recipes)}
         digest = sha256(encode([loaded.digest, pinned])).hexdigest()
         if (account, digest) not in self._stored:
             body = {"workflow": loaded.data, "recipes": pinned, "file": loaded.file}
@@ -46,6 +47,9 @@ class Bundles:
         if key not in self._compiled:
             body = decode(await self._store.definition(*key))
             workflow = from_data(body["workflow"], discover())
-            recipes = {name: recipe_from_data(data) for name, data in body["recipes"].items()}
+            recipes = {
+                name: RecipeDefinition.model_validate(data, context={"names": frozenset({"input"})})
+                for name, data in body["recipes"].items()
+            }
             self._compiled[key] = Definition(compile_workflow(workflow, run.definition), recipes)
         return self._compiled[key]

@@ -27,7 +27,7 @@ from stepwell.ports import FINAL, Message, NewRun, Run, RunStore, Wait
 
 if TYPE_CHECKING:
     from stepwell.definition.load import LoadedWorkflow
-    from stepwell.engine.assemble import Parts
+    from stepwell.engine.parts import Parts
     from stepwell.engine.settings import Settings
     from stepwell.journal.entry import Entry
     from stepwell.ports import KnowledgeStore, Outgoing, Tools
@@ -100,7 +100,7 @@ class Engine:
         filled, problems = await self._preflight.check(loaded, value)
         if any(problem.severity == "error" for problem in problems):
             raise InputError(problems)
-        digest = await self._bundles.store(ACCOUNT, loaded, self._parts.recipes(loaded))
+        digest = await self._bundles.store(ACCOUNT, loaded, self._parts.recipes_of(loaded))
         new = NewRun(
             id=new_id(),
             account=ACCOUNT,
@@ -109,7 +109,7 @@ class Engine:
             definition=digest,
             input=filled,
             requester=requester or OPERATOR,
-            project={"file": loaded.file, "tools": self._parts.tool_files(), "root": str(self.settings.root)},
+            project={"file": loaded.file, "tools": [str(file) for file in self._parts.tool_files], "root": str(self.settings.root)},
             idempotency_key=idempotency_key,
             created=time.time(),
         )

@@ -70,8 +70,7 @@ class LiveRuntime:
         self.aborted: Abort | None = None
         self.broken: BaseException | None = None
         """Why an append that nobody awaited failed: the pass ends with it."""
-        self.cut: list[tuple[str, Attempt]] = []
-        """Steps that were being performed when the pass was aborted."""
+        self._cut: list[tuple[str, Attempt]] = []
         self._run = run
         self._lease = lease
         self._plan = plan
@@ -343,7 +342,7 @@ class LiveRuntime:
         """Stop the pass now, for the first reason given."""
         if self.aborted is None:
             self.aborted = why
-            self.cut = list(self._flights.items())
+            self._cut = list(self._flights.items())
             if self._root is not None:
                 self._root.cancel()
 
@@ -353,6 +352,15 @@ class LiveRuntime:
             self.broken = problem
             if self._root is not None:
                 self._root.cancel()
+
+    def unfinished(self) -> dict[str, tuple[float, int]]:
+        """Steps that were being performed when the pass was aborted, or that wait: when they began, which attempt."""
+        found = {path: (attempt.started, attempt.number) for path, attempt in self._cut}
+        for place, wait in self._open.items():
+            path = place.partition("/~")[0]
+            if self.recall(path) is None and self.recall(paths.wait(place)) is None:
+                found.setdefault(path, (wait.opened, 0))
+        return found
 
     def parked(self) -> tuple[str, float]:
         """The status of a run that waits for what this pass left open, and when it wants to be woken (0: never)."""

@@ -1,0 +1,71 @@
+"""The parts of an engine, put together by `assemble.py` or by a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from stepwell.definition.load import load_file
+from stepwell.definition.step import NoRecipes, Recipes, walk
+from stepwell.kinds import discover
+
+if TYPE_CHECKING:
+    from stepwell.definition.load import LoadedWorkflow
+    from stepwell.definition.recipe import RecipeDefinition
+    from stepwell.engine.runtime import World
+    from stepwell.errors import Problem
+    from stepwell.ports import KnowledgeStore, RunStore, Tools
+
+Json: TypeAlias = Any
+
+
+class RecipeFinder(Recipes, Protocol):
+    """Recipes as a workflow's place in the file system shows them."""
+
+    def get(self, recipe: str) -> RecipeDefinition:
+        """The recipe `id` or `id@version`. Raises NotFound, DefinitionError."""
+
+
+class Models(Protocol):
+    """What preflight and doctor ask of the models."""
+
+    def available(self) -> Sequence[Problem]:
+        """Why a configured model cannot be asked."""
+
+    def problems_with(self, model: Json, task: str = "generate") -> Sequence[Problem]:
+        """Why a step with this choice of model and this task could not be performed."""
+
+
+@dataclass(slots=True)
+class Parts:
+    """Everything that an engine stands on."""
+
+    store: RunStore
+    world: World
+    tools: Tools
+    knowledge: KnowledgeStore
+    recipes_beside: Callable[[Path], RecipeFinder | NoRecipes] = lambda _: NoRecipes()
+    """Recipes that a workflow file sees."""
+    tool_files: tuple[Path, ...] = ()
+    models: Models | None = None
+    closing: list[Callable[[], Any]] = field(default_factory=list)
+    """What to await or call when the engine closes, last first."""
+
+    def load(self, path: Path) -> LoadedWorkflow:
+        """A workflow from a file, checked against the recipes that it sees. Raises DefinitionError."""
+        return load_file(path, kinds=discover(), recipes=self.recipes_beside(path))
+
+    def recipes_of(self, loaded: LoadedWorkflow) -> dict[str, RecipeDefinition]:
+        """The recipes that a workflow's steps call, by the names they call them. Raises NotFound, DefinitionError."""
+        finder = self.recipes_beside(Path(loaded.file or "."))
+        names = {str(getattr(step, "recipe")) for step in walk(loaded.workflow.steps) if step.type == "recipe"}
+        return {name: finder.get(name) for name in sorted(names)} if not isinstance(finder, NoRecipes) else {}
+
+    async def close(self) -> None:
+        for close in reversed(self.closing):
+            result = close()
+            if hasattr(result, "__await__"):
+                await result
+        await self.store.close()

