@@ -77,7 +77,7 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         asks_help = bool({"--help", "-h"} & set(args[:1]))
-        if self.default and not asks_help and (not args or args[0].startswith("-")):
+        if self.default and not ctx.resilient_parsing and not asks_help and (not args or args[0].startswith("-")):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 
@@ -85,7 +85,7 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in self.list_commands(ctx):
+        if name not in self.list_commands(ctx) and not ctx.resilient_parsing:
             raise self._unknown(ctx, name)
         return super().resolve_command(ctx, args)
 
@@ -100,7 +100,7 @@ class Group(click.Group):
         rows = []
         for name in self.list_commands(ctx):
             known = self.lazy.get(name)
-            rows.append((name, known[1] if known else self.commands[name].get_short_help_str(80)))
+            rows.append((name, known[1] if known else self.commands[name].get_short_help_str(110)))
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 

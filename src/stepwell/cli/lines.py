@@ -82,7 +82,7 @@ def _facts(node: Node, now: float) -> Iterator[tuple[str, str]]:
     if node.status == "retrying":
         yield f"attempt {node.attempts + 1} in {duration(max(0.0, node.retry_at - now))}", style
     elif node.attempts > 1:
-        yield f"attempt {node.attempts}", "yellow"
+        yield f"attempt {node.attempts}" if node.is_open else f"{node.attempts} attempts", "yellow"
     if node.error:
         yield error_text(node.error), style or "red"
     elif node.note:

