@@ -147,10 +147,15 @@ class Positions:
         self.root = root
 
     def find(self, where: Location) -> tuple[Node | None, Location]:
-        """The deepest node that exists on the way to `where`, and what of the way is left."""
+        """The deepest node that exists on the way to `where`, and what of the way is left.
+
+        The first of a list may have been written without the list, as `on_error: fail` is.
+        """
         node = self.root
         for depth, part in enumerate(where):
             inner = _child(node.value, part) if node is not None else None
+            if inner is None and part == 0 and node is not None and not isinstance(node.value, list):
+                continue
             if inner is None:
                 return node, where[depth:]
             node = inner

@@ -128,7 +128,10 @@ class Step(BaseModel):
     def texts(self) -> Iterator[Text]:
         """Every expression and template of the step, without those of nested steps."""
         for name, field in type(self).model_fields.items():
-            for where, value in _texts(getattr(self, name), (field.alias or name,)):
+            held = getattr(self, name)
+            if type(held) in _PLAIN:
+                continue
+            for where, value in _texts(held, (field.alias or name,)):
                 word = next((part for part in reversed(where) if isinstance(part, str)), "")
                 key = name if name not in {"on_error", "retry"} else f"{name}.{word}"
                 yield Text(
@@ -142,6 +145,7 @@ class Step(BaseModel):
                 )
 
 
+_PLAIN = frozenset({type(None), str, int, float, bool})
 _ROOTS: dict[str, tuple[str, ...]] = {
     "on_error.when": ("error",),
     "on_error.default": ("error",),

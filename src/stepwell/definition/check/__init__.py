@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from stepwell.definition.check.approvals import check_approvals
 from stepwell.definition.check.graph import check_graph
 from stepwell.definition.check.performed import check_performed
+from stepwell.definition.check.policies import check_policies
+from stepwell.definition.check.recipes import check_recipes
+from stepwell.definition.check.references import check_recipe_texts, check_references
+from stepwell.definition.check.schemas import check_recipe_schemas, check_schemas
 from stepwell.definition.check.structure import check_structure
 from stepwell.definition.check.survey import survey
 from stepwell.definition.parse import Parsed
@@ -16,11 +21,18 @@ from stepwell.definition.workflow import Workflow
 def check(parsed: Parsed[Workflow], recipes: Recipes) -> list[Finding]:
     """Everything that is wrong with a workflow, or might be."""
     found = survey(parsed)
-    del recipes
-    return [*check_structure(found), *check_graph(found), *check_performed(found)]
+    return [
+        *check_structure(found),
+        *check_graph(found),
+        *check_schemas(found),
+        *check_references(found, recipes),
+        *check_policies(found),
+        *check_approvals(found),
+        *check_recipes(found, recipes),
+        *check_performed(found),
+    ]
 
 
 def check_recipe(parsed: Parsed[RecipeDefinition]) -> list[Finding]:
     """Everything that is wrong with a recipe, or might be."""
-    del parsed
-    return []
+    return [*check_recipe_schemas(parsed.model), *check_recipe_texts(parsed.model)]

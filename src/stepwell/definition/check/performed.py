@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stepwell.definition.check.survey import Survey
+from stepwell.definition.check.survey import StepSite, Survey
 from stepwell.definition.policy import ErrorRule
 from stepwell.definition.report import Finding
-from stepwell.definition.step import Location, Step
+from stepwell.definition.step import Location
 from stepwell.definition.visibility import refs_of
 from stepwell.definition.workflow import Workflow
 
@@ -27,7 +27,7 @@ def check_performed(survey: Survey) -> Iterator[Finding]:
             continue
         for where, what in site.step.unperformed():
             yield _refusal((*site.where, *where), what)
-        yield from _step(site.step, site.where)
+        yield from _step(site)
 
 
 def _refusal(where: Location, what: str, hint: str = "") -> Finding:
@@ -35,13 +35,14 @@ def _refusal(where: Location, what: str, hint: str = "") -> Finding:
     return Finding("not_performed", f"{what} {verb} not performed by this version", where, hint)
 
 
-def _step(step: Step, where: Location) -> Iterator[Finding]:
+def _step(site: StepSite) -> Iterator[Finding]:
+    step, where = site.step, site.where
     yield from _rules(step.on_error, (*where, "on_error"))
     if step.compensate is not None:
         yield _refusal((*where, "compensate"), "`compensate`")
     if getattr(step, "knowledge", None):
         yield _refusal((*where, "knowledge"), "automatic `knowledge`", "use a kb_search step and its passages")
-    for text in step.texts():
+    for text in site.texts:
         if any(ref.root == "secret" for ref in refs_of(text.value)):
             yield _refusal((*where, *text.where), "`secret`")
 

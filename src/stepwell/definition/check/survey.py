@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from stepwell.definition.graph import Order, order_block
 from stepwell.definition.parse import Parsed
-from stepwell.definition.step import Block, Location, Step
+from stepwell.definition.step import Block, Location, Step, Text
 from stepwell.definition.workflow import Workflow
 
 
@@ -42,6 +42,7 @@ class StepSite:
     index: int
     broken: bool = False
     blocks: list[BlockSite] = field(default_factory=list)
+    texts: tuple[Text, ...] = ()
 
     def holders(self) -> Iterator[StepSite]:
         """The containers it lies in, innermost first."""
@@ -79,6 +80,7 @@ def survey(parsed: Parsed[Workflow]) -> Survey:
             _mark_broken(site, parsed.broken)
         else:
             found.steps.append(site)
+            site.texts = tuple(site.step.texts())
             site.blocks = [_nested(site, block) for block in _blocks_of(site)]
             waiting += reversed(site.blocks)
     return found

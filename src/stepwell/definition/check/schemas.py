@@ -1,0 +1,167 @@
+"""JSON Schemas written in a definition: they are schemas, and their defaults fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stepwell.definition.check.survey import Survey
+from stepwell.definition.recipe import RecipeDefinition
+from stepwell.definition.report import Finding
+from stepwell.definition.step import Location
+from stepwell.definition.suggest import did_you_mean, noun
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
+Json: TypeAlias = Any
+_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+_LISTED = 20
+
+
+def check_schemas(survey: Survey) -> Iterator[Finding]:
+    """`input` of the workflow, `output_schema` and `form` of its steps."""
+    yield from _input(survey.workflow.input, ("input",))
+    for site in survey.steps:
+        for name in ("output_schema", "form"):
+            schema = getattr(site.step, name, None)
+            if isinstance(schema, dict):
+                yield from _schema(schema, (*site.where, name))
+
+
+def check_recipe_schemas(recipe: RecipeDefinition) -> Iterator[Finding]:
+    """`input` and `output_schema` of a recipe."""
+    yield from _input(recipe.input, ("input",))
+    if recipe.output_schema is not None:
+        yield from _schema(recipe.output_schema, ("output_schema",))
+
+
+def _input(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
+    if not schema:
+        return
+    if schema.get("type", "object") != "object":
+        yield Finding("schema", "the input is always an object", (*where, "type"), "write type: object")
+    elif "properties" not in schema and not any(word in schema for word in _SCHEMA_WORDS):
+        hint = "write type: object and properties: {name: {type: string}}"
+        yield Finding("schema", "this looks like a list of fields; `input` is a JSON Schema", where, hint)
+    yield from _schema(schema, where)
+
+
+_SCHEMA_WORDS = frozenset(
+    "type required additionalProperties patternProperties $ref allOf anyOf oneOf not if $defs title description"
+    " minProperties maxProperties propertyNames dependentRequired const enum".split()
+)
+
+
+def _schema(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
+    found = [*_invalid(schema, where)]
+    yield from found
+    if found:
+        return
+    yield from _undeclared(schema, where)
+    yield from _defaults(schema, where)
+
+
+def _invalid(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
+    """What the meta-schema of JSON Schema 2020-12 refuses, and references to nowhere."""
+    if not schema:
+        return
+    import jsonschema
+
+    validator = jsonschema.Draft202012Validator(jsonschema.Draft202012Validator.META_SCHEMA)
+    try:
+        errors = sorted(validator.iter_errors(schema), key=lambda error: list(map(str, error.absolute_path)))
+    except RecursionError:
+        yield Finding("schema", "this schema is nested too deep", where)
+        return
+    for error in errors[:_LISTED]:
+        yield _said(error, (*where, *error.absolute_path))
+    if not errors:
+        yield from _dangling(schema, where)
+
+
+def _said(error: ValidationError, where: Location) -> Finding:
+    word = where[-1] if where else ""
+    value = error.instance
+    if word == "type" and isinstance(value, str):
+        return Finding("schema", f"'{value}' is no type of JSON Schema", where, did_you_mean(value, _TYPES, "types"))
+    if error.validator == "type":
+        wanted = error.validator_value
+        words = " or ".join(wanted) if isinstance(wanted, list) else str(wanted)
+        return Finding("schema", f"`{word}` in a schema is {_article(words)}, this is {noun(value)}", where)
+    message = error.message if len(error.message) <= 120 else f"{error.message[:119]}…"
+    return Finding("schema", f"not a JSON Schema: {message}", where)
+
+
+def _article(words: str) -> str:
+    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
+
+
+def _dangling(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
+    for path, inner in _walk(schema):
+        target = inner.get("$ref")
+        if not isinstance(target, str):
+            continue
+        place = (*where, *path, "$ref")
+        if not target.startswith("#"):
+            hint = "put it under $defs and write #/$defs/name"
+            yield Finding("schema", "a schema refers only to itself; nothing is fetched", place, hint)
+        elif target != "#" and (not target.startswith("#/") or _resolve(schema, target) is None):
+            yield Finding("schema", f"there is no {target} in this schema", place)
+        pattern = inner.get("pattern")
+        if isinstance(pattern, str):
+            yield from ()
+
+
+def _resolve(schema: Json, target: str) -> Json:
+    found = schema
+    for part in target[2:].split("/"):
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict):
+            found = found.get(key)
+        elif isinstance(found, list) and key.isdigit() and int(key) < len(found):
+            found = found[int(key)]
+        else:
+            return None
+    return found
+
+
+def _walk(schema: Json) -> Iterator[tuple[Location, dict[str, Json]]]:
+    """Every object of a schema that is a schema itself, or might be."""
+    waiting: list[tuple[Location, Json]] = [((), schema)]
+    while waiting:
+        path, found = waiting.pop()
+        if isinstance(found, dict):
+            yield path, found
+            waiting += [((*path, key), inner) for key, inner in found.items() if key not in _VALUES]
+        elif isinstance(found, list):
+            waiting += [((*path, index), inner) for index, inner in enumerate(found)]
+
+
+_VALUES = frozenset({"default", "const", "enum", "examples"})
+
+
+def _undeclared(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
+    """`required` names that no property declares are most often misspelt."""
+    for path, found in _walk(schema):
+        required, properties = found.get("required"), found.get("properties")
+        if not isinstance(required, list) or not isinstance(properties, dict):
+            continue
+        for index, name in enumerate(required):
+            if name not in properties and not {"patternProperties", "allOf", "anyOf", "oneOf", "$ref"} & found.keys():
+                hint = did_you_mean(str(name), properties)
+                place = (*where, *path, "required", index)
+                yield Finding("schema", f"'{name}' is required but not declared", place, hint, "warning")
+
+
+def _defaults(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
+    from stepwell.definition.schemas import problems_of
+
+    for path, found in _walk(schema):
+        if "default" not in found or path[-2:-1] == ("properties",) and path[-1] == "default":
+            continue
+        checked = {**found, **({"$defs": schema["$defs"]} if "$defs" in schema else {})}
+        problem = next(problems_of(checked, found["default"]), None)
+        if problem is not None:
+            place = (*where, *path, "default")
+            yield Finding("schema", f"the default does not fit its own schema: {problem.removeprefix('/: ')}", place)

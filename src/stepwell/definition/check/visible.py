@@ -1,0 +1,190 @@
+"""What a step sees (LANGUAGE, Step lists): the steps that surely ran before it, and whether they may be skipped.
+
+The law of the file: sets of steps are bits of integers and frames are shared, so that a block of n steps costs no more
+than n integers of n bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from stepwell.definition.check.survey import BlockSite, StepSite, Survey
+from stepwell.definition.graph import Order, kept_aside, sorted_order, upstream
+from stepwell.definition.step import Recipes, Schema, Step
+from stepwell.expressions import StepShape
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A step as the block sees it that holds it, or holds the container it lies in.
+
+    `index` is that of the step or container; `optional` says that it may be skipped although the container runs.
+    """
+
+    site: StepSite
+    index: int
+    optional: bool
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """One block, for everything that looks into it.
+
+    `before[i]` are the steps before step i; `sure[i]` those that have surely completed if step i runs; `maybe[i]`
+    whether step i may be skipped.
+    """
+
+    site: BlockSite
+    owned: dict[str, Owned] = field(default_factory=dict)
+    before: list[int] = field(default_factory=list)
+    sure: list[int] = field(default_factory=list)
+    maybe: list[bool] = field(default_factory=list)
+
+    @property
+    def all(self) -> int:
+        """Every step of the flow, as bits."""
+        return sum(1 << index for index, inside in enumerate(self.site.order.in_flow) if inside)
+
+
+class Visible(Mapping[str, StepShape]):
+    """The steps that are visible from one place; looked up frame by frame, innermost first.
+
+    `guarded` are steps that a condition on the way has asked for.
+    """
+
+    __slots__ = ("_before", "_condition", "_frame", "_guarded", "_outer", "_shapes", "_sure")
+
+    def __init__(
+        self, frame: Frame, shapes: Shapes, outer: Visible | None, step: StepSite | None, guarded: frozenset[str]
+    ) -> None:
+        self._frame = frame
+        self._shapes = shapes
+        self._outer = outer
+        self._before = frame.before[step.index] if step else frame.all
+        self._sure = frame.sure[step.index] if step else 0
+        condition = step.step.condition if step else None
+        self._condition = condition.source if condition else None
+        self._guarded = guarded
+
+    def __getitem__(self, name: str) -> StepShape:
+        found = self._frame.owned.get(name)
+        if found is None or not self._before >> found.index & 1:
+            if name in self._shapes.suspects:
+                return StepShape()
+            if self._outer is None:
+                raise KeyError(name)
+            return self._outer[name]
+        return StepShape(self._shapes.of(found.site), self._may_be_skipped(name, found))
+
+    def _may_be_skipped(self, name: str, found: Owned) -> bool:
+        if name in self._guarded:
+            return False
+        if found.optional:
+            return True
+        if not self._frame.maybe[found.index] or self._sure >> found.index & 1:
+            return False
+        condition = self._frame.site.steps[found.index].step.condition
+        return condition is None or condition.source != self._condition
+
+    def __iter__(self) -> Iterator[str]:
+        view: Visible | None = self
+        while view is not None:
+            for name, found in view._frame.owned.items():
+                if view._before >> found.index & 1:
+                    yield name
+            view = view._outer
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Shapes:
+    """The schemas of the outputs of steps, each worked out when it is first asked for."""
+
+    def __init__(self, recipes: Recipes, suspects: frozenset[str]) -> None:
+        self._recipes = recipes
+        self._known: dict[int, Schema | None] = {}
+        self.suspects = suspects
+
+    def of(self, site: StepSite) -> Schema | None:
+        key = id(site)
+        if key not in self._known:
+            self._known[key] = None if site.broken else _tolerant(site.step, site.step.shape(self._recipes))
+        return self._known[key]
+
+
+def _tolerant(step: Step, shape: Schema | None) -> Schema | None:
+    """The schema of the output, which a step that fails under `continue` replaces by its default or null."""
+    rules = [rule for rule in step.on_error or () if rule.strategy == "continue"]
+    if not rules or not shape:
+        return shape
+    return None if any(rule.default for rule in rules) or "$ref" in str(shape) else {"anyOf": [shape, {"type": "null"}]}
+
+
+def frames(survey: Survey) -> dict[int, Frame]:
+    """The frame of every block, by the identity of its site; inner blocks are made first."""
+    found: dict[int, Frame] = {}
+    for site in reversed(survey.blocks):
+        frame = Frame(site)
+        frame.before = _before(site)
+        frame.maybe = _maybe(site)
+        frame.sure = _sure(site)
+        for step in site.steps:
+            frame.owned.setdefault(step.step.id, Owned(step, step.index, optional=False))
+            for block in step.blocks:
+                if block.block is not None and block.block.exports:
+                    for name, inner in found[id(block)].owned.items():
+                        optional = not block.certain or inner.optional or found[id(block)].maybe[inner.index]
+                        frame.owned.setdefault(name, Owned(inner.site, step.index, optional))
+        found[id(site)] = frame
+    return found
+
+
+def _before(site: BlockSite) -> list[int]:
+    """The steps before each; what is kept aside sees what the step that names it sees."""
+    before = upstream(site.order)
+    indexes = {step.step.id: step.index for step in site.steps}
+    for name, namer in kept_aside(step.step for step in site.steps).items():
+        if name in indexes:
+            before[indexes[name]] = before[indexes[namer]] | 1 << indexes[namer]
+    return before
+
+
+def _maybe(site: BlockSite) -> list[bool]:
+    maybe = [step.step.condition is not None for step in site.steps]
+    if site.order.sequence:
+        return maybe
+    for index in sorted_order(site.order.deps, site.order.dependents):
+        maybe[index] = maybe[index] or _dead_end(site, index, maybe)
+    return maybe
+
+
+def _dead_end(site: BlockSite, index: int, maybe: list[bool]) -> bool:
+    """Whether a step may be skipped because of what it depends on."""
+    deps = site.order.deps[index]
+    match site.steps[index].step.join:
+        case "any_completed":
+            return bool(deps) and all(maybe[dep] for dep in deps)
+        case "all_completed":
+            return any(maybe[dep] or site.steps[dep].step.on_error for dep in deps)
+        case "all_settled":
+            return False
+
+
+def _sure(site: BlockSite) -> list[int]:
+    """For each step what has surely completed if it runs: by its `join`, what all the ways to it have in common."""
+    order: Order = site.order
+    sure = [0] * len(order.deps)
+    if order.sequence:
+        return sure
+    for index in sorted_order(order.deps, order.dependents):
+        ways = [sure[dep] | 1 << dep for dep in order.deps[index]]
+        join = site.steps[index].step.join
+        if join == "all_settled" or not ways:
+            continue
+        mask = ways[0]
+        for way in ways[1:]:
+            mask = mask & way if join == "any_completed" else mask | way
+        sure[index] = mask
+    return sure
