@@ -28,12 +28,12 @@ from .nodes import (
     Ternary,
     Unary,
     Var,
-    weigh,
+    cost_of,
 )
 from .operators import ARITHMETIC, NUMBER_TYPES, ORDERINGS, negate, order
 from .paths import Closure, local_path, optional_field, root_path
-from .patterns import compiled, matched
-from .values import KINDS, Frame, contains, equal, index_into, kind_of
+from .patterns import PatternRoom, matched
+from .values import HUGE, KINDS, LONG_TEXT, Frame, contains, equal, index_into, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 BOOLEAN_HINT = 'compare explicitly: == null, size(...) > 0, != ""'
 
 
-def build(node: Node) -> Closure:
+def build(node: Node, room: PatternRoom) -> Closure:
     """The closure that evaluates a tree. Raises Fault (syntax, limit) for a pattern that RE2 refuses."""
-    return _BUILDERS[type(node)](node)
+    return _BUILDERS[type(node)](node, room)
 
 
 def passes_through(node: Node) -> bool:
@@ -62,21 +62,21 @@ def passes_through(node: Node) -> bool:
     return True
 
 
-def _literal(node: Literal) -> Closure:
+def _literal(node: Literal, _room: PatternRoom) -> Closure:
     value = node.value
     return lambda _context, _frame: value
 
 
-def _var(node: Var) -> Closure:
+def _var(node: Var, _room: PatternRoom) -> Closure:
     if node.slot:
         slot = node.slot
         return lambda _context, frame: frame[slot]
     return root_path(node, ())
 
 
-def _get(node: Get) -> Closure:
+def _get(node: Get, room: PatternRoom) -> Closure:
     if node.optional:
-        return optional_field(build(node.base), node)
+        return optional_field(build(node.base, room), node)
     chain: list[Get] = []
     base: Node = node
     while isinstance(base, Get) and not base.optional:
@@ -85,16 +85,16 @@ def _get(node: Get) -> Closure:
     steps = tuple(reversed(chain))
     if isinstance(base, Var) and not base.slot:
         return root_path(base, steps)
-    return local_path(build(base), steps)
+    return local_path(build(base, room), steps)
 
 
-def _item(node: Item) -> Closure:
-    base, index, pos = build(node.base), build(node.index), node.pos
+def _item(node: Item, room: PatternRoom) -> Closure:
+    base, index, pos = build(node.base, room), build(node.index, room), node.pos
     return lambda context, frame: index_into(base(context, frame), index(context, frame), pos)
 
 
-def _unary(node: Unary) -> Closure:
-    operand, pos = build(node.operand), node.pos
+def _unary(node: Unary, room: PatternRoom) -> Closure:
+    operand, pos = build(node.operand, room), node.pos
     if node.op == "!":
 
         def run_not(context: Mapping[str, Any], frame: Frame) -> bool:
@@ -115,8 +115,8 @@ def _unary(node: Unary) -> Closure:
     return run_minus
 
 
-def _binary(node: Binary) -> Closure:
-    left, right, pos = build(node.left), build(node.right), node.pos
+def _binary(node: Binary, room: PatternRoom) -> Closure:
+    left, right, pos = build(node.left, room), build(node.right, room), node.pos
     if node.op in ARITHMETIC:
         return _located(ARITHMETIC[node.op], left, right, pos)
     if node.op in ("==", "!="):
@@ -160,20 +160,22 @@ def _ordering(op: str, left: Closure, right: Closure, pos: int) -> Closure:
     def run(context: Mapping[str, Any], frame: Frame) -> bool:
         one, other = left(context, frame), right(context, frame)
         kind, other_kind = type(one), type(other)
-        if (kind in NUMBER_TYPES and other_kind in NUMBER_TYPES) or (kind is str and other_kind is str):
+        if kind in NUMBER_TYPES and other_kind in NUMBER_TYPES and -HUGE < one < HUGE:
+            return test(one, other)
+        if kind is str and other_kind is str and (len(one) < LONG_TEXT or len(other) < LONG_TEXT):
             return test(one, other)
         try:
-            return order(op, one, other)
+            return order(op, one, other, frame)
         except Fault as fault:
             raise fault.at(pos) from None
 
     return run
 
 
-def _logic(node: Logic) -> Closure:
+def _logic(node: Logic, room: PatternRoom) -> Closure:
     op, places = node.op, node.places
     stop = op == "||"
-    operands = tuple(build(operand) for operand in node.operands)
+    operands = tuple(build(operand, room) for operand in node.operands)
 
     def run(context: Mapping[str, Any], frame: Frame) -> Any:
         for operand in operands:
@@ -193,8 +195,13 @@ def _not_boolean(op: str, index: int, places: tuple[int, ...], value: Any) -> Fa
     return Fault("type", f"{op} needs booleans, {side} side is {kind_of(value)}", pos, BOOLEAN_HINT)
 
 
-def _ternary(node: Ternary) -> Closure:
-    condition, then, otherwise, pos = build(node.condition), build(node.then), build(node.otherwise), node.pos
+def _ternary(node: Ternary, room: PatternRoom) -> Closure:
+    condition, then, otherwise, pos = (
+        build(node.condition, room),
+        build(node.then, room),
+        build(node.otherwise, room),
+        node.pos,
+    )
 
     def run(context: Mapping[str, Any], frame: Frame) -> Any:
         value = condition(context, frame)
@@ -207,8 +214,8 @@ def _ternary(node: Ternary) -> Closure:
     return run
 
 
-def _coalesce(node: Coalesce) -> Closure:
-    left, right = build(node.left), build(node.right)
+def _coalesce(node: Coalesce, room: PatternRoom) -> Closure:
+    left, right = build(node.left, room), build(node.right, room)
 
     def run(context: Mapping[str, Any], frame: Frame) -> Any:
         try:
@@ -220,8 +227,8 @@ def _coalesce(node: Coalesce) -> Closure:
     return run
 
 
-def _has(node: Has) -> Closure:
-    path = build(node.path)
+def _has(node: Has, room: PatternRoom) -> Closure:
+    path = build(node.path, room)
 
     def run(context: Mapping[str, Any], frame: Frame) -> bool:
         try:
@@ -233,12 +240,12 @@ def _has(node: Has) -> Closure:
     return run
 
 
-def _call(node: Call) -> Closure:
+def _call(node: Call, room: PatternRoom) -> Closure:
     if node.name == "matches" and isinstance(node.args[1], Literal) and isinstance(node.args[1].value, str):
-        return _fixed_pattern(node, node.args[1])
+        return _fixed_pattern(node, node.args[1], room)
     name, pos, function = node.name, node.pos, FUNCTIONS[node.name]
     call = function.call
-    args = tuple((build(arg), function.allowed(index)) for index, arg in enumerate(node.args))
+    args = tuple((build(arg, room), function.allowed(index)) for index, arg in enumerate(node.args))
 
     def run(context: Mapping[str, Any], frame: Frame) -> Any:
         values: list[Any] = []
@@ -263,10 +270,10 @@ def misfit(name: str, index: int, allowed: frozenset[str], kind: str, pos: int) 
     return Fault("type", f"{name}() needs {wanted}{where}, got {kind}", pos, hint)
 
 
-def _fixed_pattern(node: Call, pattern: Literal) -> Closure:
-    subject, pos = build(node.args[0]), node.pos
+def _fixed_pattern(node: Call, pattern: Literal, room: PatternRoom) -> Closure:
+    subject, pos = build(node.args[0], room), node.pos
     try:
-        program = compiled(pattern.value)
+        program = room.compile(pattern.value)
     except Fault as fault:
         raise fault.at(pattern.pos) from None
 
@@ -282,13 +289,13 @@ def _fixed_pattern(node: Call, pattern: Literal) -> Closure:
     return run
 
 
-def _macro(node: Macro) -> Closure:
-    loop = Loop(build(node.body), node.slot, weigh(node.body)[0] + 1, node.kind, node.body.pos)
-    return MACRO_LOOPS[node.kind](build(node.source), loop, node.pos)
+def _macro(node: Macro, room: PatternRoom) -> Closure:
+    loop = Loop(build(node.body, room), node.slot, cost_of(node.body), node.kind, node.body.pos)
+    return MACRO_LOOPS[node.kind](build(node.source, room), loop, node.pos)
 
 
-def _list(node: ListLiteral) -> Closure:
-    items = tuple(build(item) for item in node.items)
+def _list(node: ListLiteral, room: PatternRoom) -> Closure:
+    items = tuple(build(item, room) for item in node.items)
 
     def run(context: Mapping[str, Any], frame: Frame) -> list[Any]:
         values = []
@@ -299,8 +306,8 @@ def _list(node: ListLiteral) -> Closure:
     return run
 
 
-def _map(node: MapLiteral) -> Closure:
-    entries = tuple((key, build(value)) for key, value in node.entries)
+def _map(node: MapLiteral, room: PatternRoom) -> Closure:
+    entries = tuple((key, build(value, room)) for key, value in node.entries)
 
     def run(context: Mapping[str, Any], frame: Frame) -> dict[str, Any]:
         fields = {}
@@ -311,7 +318,7 @@ def _map(node: MapLiteral) -> Closure:
     return run
 
 
-_BUILDERS: dict[type, Callable[[Any], Closure]] = {
+_BUILDERS: dict[type, Callable[[Any, PatternRoom], Closure]] = {
     Literal: _literal,
     Var: _var,
     Get: _get,

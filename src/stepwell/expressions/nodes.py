@@ -214,6 +214,18 @@ Node: TypeAlias = (
 )
 
 
+def cost_of(node: Node) -> int:
+    """The fuel of one round of a macro with this body: a unit for each node, more where a step is dear."""
+    total = 1
+    pending: list[Node] = [node]
+    while pending:
+        item = pending.pop()
+        is_guard = isinstance(item, (Has, Coalesce)) or (isinstance(item, Get) and item.optional)
+        total += 5 if is_guard else 3 if isinstance(item, Call) else 1
+        pending += item.children()
+    return total
+
+
 def weigh(node: Node) -> tuple[int, int]:
     """How many nodes a tree has, and how deep it is; walks without recursion."""
     count = depth = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from .functions import FUNCTIONS
@@ -50,8 +49,8 @@ def notes_of(text: str, spans: tuple[tuple[int, int], ...], names: Collection[st
     """
     last_close = text.rfind("}}")
     found: list[Note] = []
-    for place in islice(_foreign(text, spans), _JUDGED):
-        kind = _judge(text, place, last_close, names)
+    for place, inside in _foreign(text, spans):
+        kind = _judge(text, (place, inside), last_close, names)
         if kind is not None:
             found.append(_note(text, place, kind, names))
             if len(found) == NOTES:
@@ -59,11 +58,14 @@ def notes_of(text: str, spans: tuple[tuple[int, int], ...], names: Collection[st
     return tuple(found)
 
 
-def _foreign(text: str, spans: tuple[tuple[int, int], ...]) -> Iterator[int]:
-    """Where two or more braces stand that neither open a reference nor are escaped."""
+def _foreign(text: str, spans: tuple[tuple[int, int], ...]) -> Iterator[tuple[int, int]]:
+    """Where two or more braces stand that neither open a reference nor are escaped, and where those braces end."""
     starts = dict(spans)
     position = 0
-    while (run := _RUN.search(text, position)) is not None:
+    for _ in range(_JUDGED):
+        run = _RUN.search(text, position)
+        if run is None:
+            return
         start, end = run.span()
         position = end
         if end - 2 in starts:
@@ -74,15 +76,13 @@ def _foreign(text: str, spans: tuple[tuple[int, int], ...]) -> Iterator[int]:
             slashes -= 1
         start += 2 * ((run.start() - slashes) % 2)
         if end - start >= 2:
-            yield start
+            yield start, end
 
 
-def _judge(text: str, place: int, last_close: int, names: Collection[str]) -> NoteKind | None:
+def _judge(text: str, braces: tuple[int, int], last_close: int, names: Collection[str]) -> NoteKind | None:
+    place, start = braces
     if place > last_close:
         return "unclosed"
-    start = place
-    while text.startswith("{", start):
-        start += 1
     if _EMPTY.match(text, start, start + _WINDOW) is not None:
         return "empty"
     if _PATH.match(text, start, start + _WINDOW) is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import Fault
 from .limits import INTEGER_BITS
-from .values import Frame, bounded, kind_of, spend, spend_text
+from .values import Frame, bounded, kind_of, spend, spend_compared, spend_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,9 +125,11 @@ def negate(value: Any) -> Any:
     raise Fault("type", f"- needs a number, got {kind}")
 
 
-def order(op: str, left: Any, right: Any) -> bool:
-    """`left op right` for operands that are not both plain numbers or both plain strings. Raises Fault (type)."""
+def order(op: str, left: Any, right: Any, frame: Frame) -> bool:
+    """`left op right` for what the fast path leaves: long, huge and unequal things. Raises Fault (type, limit)."""
     one, other = kind_of(left), kind_of(right)
+    if one == other:
+        spend_compared(left, right, frame)
     if one != other or one not in ORDERED_KINDS:
         raise Fault("type", f"cannot compare ({op}) {one} and {other}", hint=comparison_hint(one, other))
     try:

@@ -10,15 +10,34 @@ from functools import lru_cache
 from typing import Any
 
 from .errors import Fault
-from .limits import CHARS_PER_UNIT, PATTERN_CHARS, PATTERN_MEMORY
-from .values import Frame, spend, spend_text
+from .limits import CHARS_PER_UNIT, PATTERN_CHARS, PATTERN_INSTRUCTIONS, PATTERN_MEMORY
+from .values import Frame, spend
 
 _COMPILE_UNITS = 500
-_PROGRAM_UNIT = 256
+_UNITS_PER_INSTRUCTION = 3
+_STATES_PER_UNIT = 64
+_COMPUTED_MEMORY = 1 << 18
 
 
-@lru_cache(maxsize=256)
-def compiled(pattern: str) -> Any:
+class PatternRoom:
+    """How many instructions the patterns written in one text may have together; compiling one takes about 1 us."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = PATTERN_INSTRUCTIONS
+
+    def compile(self, pattern: str) -> Any:
+        """The program of a pattern. Raises Fault (syntax, limit)."""
+        program = compiled(pattern)
+        self.left -= program.programsize
+        if self.left < 0:
+            raise Fault("limit", f"the patterns are too large: more than {PATTERN_INSTRUCTIONS} instructions")
+        return program
+
+
+@lru_cache(maxsize=32)
+def compiled(pattern: str, memory: int = PATTERN_MEMORY) -> Any:
     """The RE2 program of a pattern. Raises Fault (syntax, limit) when it is wrong, too long or too large."""
     if len(pattern) > PATTERN_CHARS:
         raise Fault("limit", f"a pattern of more than {PATTERN_CHARS} characters")
@@ -27,7 +46,7 @@ def compiled(pattern: str) -> Any:
     except ImportError:
         raise Fault("syntax", "matches() needs the package google-re2, which is not installed") from None
     options = re2.Options()
-    options.max_mem = PATTERN_MEMORY
+    options.max_mem = memory
     options.log_errors = False
     try:
         return re2.compile(pattern, options)
@@ -43,17 +62,17 @@ def matches(frame: Frame, text: str, pattern: str) -> bool:
     """Whether the pattern occurs anywhere in the text (anchor it with ^ and $)."""
     spend(frame, _COMPILE_UNITS)
     try:
-        program = compiled(pattern)
+        program = compiled(pattern, _COMPUTED_MEMORY)
     except Fault as fault:
         code = "eval" if fault.code == "syntax" else fault.code
         raise Fault(code, fault.message) from None
+    spend(frame, _UNITS_PER_INSTRUCTION * program.programsize)
     return matched(frame, text, program)
 
 
 def matched(frame: Frame, text: str, program: Any) -> bool:
-    spend_text(frame, len(text))
-    # A small automaton is cheap a character, a large one may be simulated state by state.
-    spend(frame, (1 + len(text) // CHARS_PER_UNIT) * (program.programsize // _PROGRAM_UNIT))
+    """Search; the charge is for the worst case, in which RE2 simulates the automaton state by state."""
+    spend(frame, 1 + len(text) // CHARS_PER_UNIT + len(text) * program.programsize // _STATES_PER_UNIT)
     try:
         return program.search(text) is not None
     except UnicodeEncodeError:

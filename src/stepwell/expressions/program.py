@@ -9,6 +9,7 @@ from .compile import BOOLEAN_HINT, build, passes_through
 from .errors import Absent, ExpressionError, Fault
 from .limits import FUEL, SOURCE_CHARS
 from .parser import parse
+from .patterns import PatternRoom
 from .refs import Ref, references
 from .results import passed, settled
 from .values import JSON_TYPES, kind_of
@@ -32,7 +33,7 @@ class Program:
         self.source = source
         self.node = node
         self.names = frozenset(names)
-        self._run = build(node)
+        self._run = build(node, PatternRoom())
         self._frame = (FUEL, *([None] * slots))
         self._settles = not passes_through(node)
 

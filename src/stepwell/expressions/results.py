@@ -6,34 +6,37 @@ Every walk counts as it goes, as if the value were written on paper: cyclic, dee
 
 from __future__ import annotations
 
-import math
 from datetime import datetime, timedelta
 from json import dumps
-from typing import TYPE_CHECKING, Any
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import Fault
-from .limits import JSON_CHARS, RESULT_DEPTH, RESULT_VALUES
-from .values import KINDS, PLAIN, bounded, kind_of
+from .limits import CHARS_PER_UNIT, INTEGER_BITS, JSON_CHARS, RESULT_DEPTH, RESULT_VALUES
+from .values import KINDS, PLAIN, Frame, bounded, kind_of, spend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+_FLAT = 64
+_CONTAINERS = ("array", "object")
+_SCALARS = frozenset((type(None), bool, int, float, str))
 
-def as_text(value: Any) -> str:
+
+def as_text(value: Any, frame: Frame) -> str:
     """How a value stands in a text: strings as they are, timestamps in ISO 8601, everything else as JSON."""
     kind = kind_of(value)
     if kind == "string":
         return str.__str__(value)
+    return as_json(value, frame) if kind in ("array", "object") else scalar_text(value, kind)
+
+
+def scalar_text(value: Any, kind: str) -> str:
+    """The text of a value that holds no others."""
     if kind == "timestamp":
         return str(value.isoformat())
     if kind == "duration":
         return duration_text(value)
-    if kind in ("array", "object"):
-        return as_json(value)
-    return _scalar_text(value, kind)
-
-
-def _scalar_text(value: Any, kind: str) -> str:
     if value is None:
         return "null"
     if kind == "boolean":
@@ -52,9 +55,10 @@ def duration_text(value: timedelta) -> str:
     return (f"{whole}.{rest:06d}".rstrip("0") if rest else str(whole)) + "s"
 
 
-def as_json(value: Any, indent: int | None = None) -> str:
+def as_json(value: Any, frame: Frame, indent: int | None = None) -> str:
     """JSON text with the characters as they are. Raises Fault (limit, eval, type)."""
-    weigh_tree(value, text_limit=JSON_CHARS)
+    weight = weigh_tree(value, indent=indent or 0)
+    spend(frame, weight.values // 2 + weight.chars // CHARS_PER_UNIT + (weight.nesting if indent is not None else 0))
     text = dumps(value, ensure_ascii=False, indent=indent, default=_plain, allow_nan=False)
     if len(text) > JSON_CHARS:
         raise Fault("limit", f"JSON of more than {JSON_CHARS} characters")
@@ -63,59 +67,88 @@ def as_json(value: Any, indent: int | None = None) -> str:
 
 def _plain(value: Any) -> Any:
     kind = kind_of(value)
-    return dict(value) if kind == "object" else as_text(value)
+    return dict(value) if kind == "object" else scalar_text(value, kind)
 
 
-def weigh_tree(value: Any, *, text_limit: int = JSON_CHARS) -> bool:
+class Weight(NamedTuple):
+    """A value counted as the tree it would be on paper; `nesting` is the sum of the levels of all its values."""
+
+    timed: bool
+    values: int
+    chars: int
+    nesting: int
+
+
+def weigh_tree(value: Any, *, indent: int = 0) -> Weight:
     """
-    Counts a result as the tree it would be on paper, and says whether a timestamp or duration is in it.
+    Counts a value, whether a timestamp or duration is in it, and bounds it.
 
-    Raises Fault: limit when there are too many values, levels or characters; type or eval when it is not JSON.
+    `indent` is the white space a level costs before each value. Raises Fault: limit when there are too many values,
+    levels or characters; type or eval when it is not JSON.
     """
     timed = False
-    room, chars = RESULT_VALUES, text_limit
+    room, chars, nesting = RESULT_VALUES - 1, JSON_CHARS, 0
     stack: list[Iterator[Any]] = [iter((value,))]
     known = KINDS.get
     while stack:
         for item in stack[-1]:
-            room -= 1
             kind = known(type(item)) or kind_of(item)
-            if kind == "string":
-                chars -= len(item)
-            elif kind in ("array", "object"):
-                if len(item) > room:
-                    raise _too_big(text_limit)
+            if kind in _CONTAINERS:
+                size = len(item)
+                room -= size
+                nesting += size * len(stack)
+                if room < 0:
+                    raise _too_big()
                 chars -= _key_chars(item) if kind == "object" else 0
-                stack.append(iter(item if kind == "array" else item.values()))
-                break
+                inside = item if kind == "array" else item.values()
+                flat = _flat_chars(inside) if size > _FLAT else None
+                if flat is None:
+                    stack.append(iter(inside))
+                    break
+                chars -= flat
+            elif kind == "string":
+                chars -= len(item)
             elif kind in ("timestamp", "duration"):
                 timed = True
             else:
                 _require_json(item, kind)
         else:
             stack.pop()
-        if chars < 0 or len(stack) > RESULT_DEPTH + 1:
-            raise _too_big(text_limit)
-    return timed
+        if chars - nesting * indent < 0 or len(stack) > RESULT_DEPTH + 1:
+            raise _too_big()
+    return Weight(timed, RESULT_VALUES - room, JSON_CHARS - chars, nesting)
 
 
-def _too_big(text_limit: int) -> Fault:
-    parts = f"{RESULT_VALUES} parts, {RESULT_DEPTH} levels or {text_limit} characters"
+def _flat_chars(items: Any) -> int | None:
+    """The characters in a long run of scalars, which is counted without a step of the walk for each; else None."""
+    kinds = set(map(type, items))
+    if not kinds <= _SCALARS:
+        return None
+    if float in kinds and not all(isfinite(item) for item in items if type(item) is float):
+        raise Fault("eval", "a number has no JSON form")
+    if int in kinds:
+        whole = [item for item in items if type(item) is int]
+        bounded(max(whole))
+        bounded(min(whole))
+    return sum(len(item) for item in items if type(item) is str) if str in kinds else 0
+
+
+def _too_big() -> Fault:
+    parts = f"{RESULT_VALUES} parts, {RESULT_DEPTH} levels or {JSON_CHARS} characters"
     return Fault("limit", f"the value has more than {parts}")
 
 
 def _key_chars(item: Mapping[Any, Any]) -> int:
-    total = 0
-    for key in item:
-        if not isinstance(key, str):
-            raise Fault("type", f"a field name is a string, got {kind_of(key)}")
-        total += len(key)
-    return total
+    try:
+        return len("".join(item))
+    except TypeError:
+        raise Fault("type", "a field name is a string") from None
 
 
 def _require_json(item: Any, kind: str) -> None:
     if kind == "number":
-        _finite(item)
+        if item.bit_length() > INTEGER_BITS if type(item) is int else item - item != 0:
+            _finite(item)
     elif kind not in ("null", "boolean"):
         raise _foreign(kind)
 
@@ -134,11 +167,11 @@ def settled(value: Any) -> Any:
     """A result made by an expression, bounded, with timestamps and durations as text. Raises Fault (limit, type)."""
     if type(value) in PLAIN:
         if type(value) is datetime or type(value) is timedelta:
-            return as_text(value)
-        if type(value) is float and not math.isfinite(value):
+            return scalar_text(value, kind_of(value))
+        if type(value) is float and not isfinite(value):
             raise Fault("eval", "the result is not a finite number")
         return value
-    return _rewritten(value) if weigh_tree(value) else value
+    return _rewritten(value) if weigh_tree(value).timed else value
 
 
 def passed(value: Any) -> Any:
@@ -149,7 +182,7 @@ def passed(value: Any) -> Any:
     """
     kind = kind_of(value)
     if kind in ("timestamp", "duration"):
-        return as_text(value)
+        return scalar_text(value, kind)
     if kind.startswith("Python"):
         raise _foreign(kind)
     return value
@@ -162,4 +195,4 @@ def _rewritten(value: Any) -> Any:
         return [_rewritten(item) for item in value]
     if kind == "object":
         return {key: _rewritten(item) for key, item in value.items()}
-    return as_text(value) if kind in ("timestamp", "duration") else value
+    return scalar_text(value, kind) if kind in ("timestamp", "duration") else value

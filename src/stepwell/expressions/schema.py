@@ -17,6 +17,8 @@ from .values import kind_of
 
 Schema: TypeAlias = Mapping[str, Any] | bool
 _DEPTH = 16
+_STEPS = 20_000
+_WIDTH = 256
 _KINDS = {"integer": "number"} | {
     name: name for name in ("null", "boolean", "number", "string", "array", "object", "timestamp", "duration")
 }
@@ -34,6 +36,7 @@ class SchemaReader:
 
     def __init__(self, document: Schema) -> None:
         self.document = document
+        self._steps = _STEPS
 
     def kinds(self, schema: Schema, depth: int = 0) -> frozenset[str] | None:
         """The kinds a value may have, or None when that is unknown."""
@@ -127,14 +130,15 @@ class SchemaReader:
         pending: list[tuple[Any, int]] = [(schema, depth)]
         while pending:
             part, level = pending.pop(0)
-            if not isinstance(part, Mapping) or level > _DEPTH:
+            self._steps -= 1
+            if not isinstance(part, Mapping) or level > _DEPTH or self._steps < 0:
                 continue
             yield part
             if isinstance(part.get("$ref"), str):
                 pending.append((self._target(part["$ref"]), level + 1))
             members = part.get("allOf")
             if isinstance(members, list):
-                pending.extend((member, level + 1) for member in members[:64])
+                pending.extend((member, level + 1) for member in members[:_WIDTH])
 
     def _target(self, reference: str) -> Schema:
         if not reference.startswith("#"):
@@ -159,8 +163,8 @@ def _properties(part: Mapping[str, Any]) -> Mapping[str, Any]:
 def _choices(part: Mapping[str, Any]) -> list[Schema]:
     for word in ("anyOf", "oneOf"):
         choices = part.get(word)
-        if isinstance(choices, list) and choices:
-            return [choice for choice in choices[:64] if isinstance(choice, (Mapping, bool))]
+        if isinstance(choices, list) and 0 < len(choices) <= _WIDTH:
+            return [choice for choice in choices if isinstance(choice, (Mapping, bool))]
     return []
 
 

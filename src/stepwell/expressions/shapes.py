@@ -118,11 +118,11 @@ def made(*kinds: str, element: Shape | None = None) -> Shape:
 
 def either(one: Shape, other: Shape) -> Shape:
     """What may be one or the other."""
-    if one == other:
+    if one is other:
         return one
     if one.kinds is None or other.kinds is None:
         return UNKNOWN
-    if other.kinds == frozenset(("array",)) and other.element == EMPTY:
+    if other.kinds == frozenset(("array",)) and other.element is EMPTY:
         return one
     kinds = one.kinds | other.kinds
     if one.reader is not None and one.reader is other.reader:

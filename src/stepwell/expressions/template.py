@@ -17,6 +17,7 @@ from .functions import FUNCTIONS
 from .limits import FUEL, REFERENCES, TEMPLATE_CHARS
 from .notes import Note, notes_of
 from .parser import parse
+from .patterns import PatternRoom
 from .program import too_deep
 from .refs import Ref, references
 from .results import as_text, passed, settled
@@ -123,7 +124,7 @@ def _joined(parts: tuple[str | Closure, ...], context: Mapping[str, Json], frame
     for part in parts:
         piece = part if isinstance(part, str) else part(context, frame)
         if type(piece) is not str:
-            piece = as_text(piece)
+            piece = as_text(piece, frame)
         room -= len(piece)
         if room < 0:
             raise Fault("limit", f"the text grows over {TEMPLATE_CHARS} characters")
@@ -141,6 +142,7 @@ class _Scan:
         self.nodes: list[Node] = []
         self.spans: list[tuple[int, int]] = []
         self.slots = 0
+        self.room = PatternRoom()
 
     def run(self) -> None:
         text = self.text
@@ -179,7 +181,7 @@ class _Scan:
         node, slots, end = parse(self.text, at + 2, names=self.names, live=True)
         self.nodes.append(node)
         self.spans.append((at, end))
-        self.parts.append(build(node))
+        self.parts.append(build(node, self.room))
         self.slots = max(self.slots, slots)
         return end
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from .errors import Fault
 from .limits import CHARS_PER_UNIT
-from .results import as_json, as_text, weigh_tree
+from .results import as_json, as_text, scalar_text, weigh_tree
 from .values import Frame, kind_of, paid, spend, spend_text, whole_number
 
 
@@ -71,9 +71,11 @@ def bullets(frame: Frame, items: list[Any]) -> str:
 
 def _joinable(item: Any, index: int) -> str:
     kind = kind_of(item)
+    if kind == "string":
+        return str.__str__(item)
     if kind in ("array", "object", "null"):
         raise Fault("type", f"element {index} is {kind}, not a text", hint="convert with  .map(x, string(x))")
-    return as_text(item)
+    return scalar_text(item, kind)
 
 
 def substring(frame: Frame, text: str, start: Any, end: Any = None) -> str:
@@ -105,7 +107,7 @@ def lines(frame: Frame, text: str) -> list[str]:
 
 
 def string(frame: Frame, value: Any) -> str:
-    text = as_text(value)
+    text = as_text(value, frame)
     if text is not value:
         spend_text(frame, len(text))
     return text
@@ -115,7 +117,7 @@ def json(frame: Frame, value: Any, indent: Any = None) -> str:
     step = None if indent is None else whole_number(indent, "an indent")
     if step is not None and not 0 <= step <= 8:
         raise Fault("eval", "an indent is 0 to 8 spaces")
-    text = as_json(value, step)
+    text = as_json(value, frame, step)
     spend_text(frame, len(text))
     return text
 

@@ -162,6 +162,8 @@ def unique(frame: Frame, items: list[Any]) -> list[Any]:
                 nested.append(item)
                 found.append(item)
             continue
+        if isinstance(item, str):
+            spend(frame, len(item) // CHARS_PER_UNIT)
         mark = (isinstance(item, bool), item)
         if mark not in seen:
             seen.add(mark)

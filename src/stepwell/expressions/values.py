@@ -7,7 +7,7 @@ and every walk over them is charged or counted, so cyclic, deep and shared data 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from .errors import Absent, Fault, described, shortened, shown_integer
 from .limits import (
     CHARS_PER_UNIT,
     INTEGER_BITS,
+    KEY_CHARS,
     STRING_CHARS,
 )
 
@@ -127,6 +128,8 @@ def index_into(value: Any, index: Any, pos: int) -> Any:
     """`value[index]` with a computed index: a whole number or a text."""
     if type(index) is float and index.is_integer():
         index = int(index)
+    if isinstance(index, str) and len(index) > KEY_CHARS:
+        raise Fault("limit", f"a field name of more than {KEY_CHARS} characters", pos)
     if type(index) is int or isinstance(index, str):
         return step_into(value, index, pos, dotted=False)
     raise Fault("type", f"an index is a whole number or a string, got {kind_of(index)}", pos)
@@ -134,18 +137,37 @@ def index_into(value: Any, index: Any, pos: int) -> Any:
 
 PLAIN = frozenset((type(None), bool, int, float, str, datetime, timedelta))
 _NUMBERS = frozenset((int, float))
+LONG_TEXT = 1_000
+HUGE = 1 << INTEGER_BITS
 JSON_TYPES = frozenset((type(None), bool, int, float, str, list, dict))
+
+
+def spend_compared(left: Any, right: Any, frame: Frame) -> None:
+    """Take the fuel that comparing two long texts or two huge integers costs; anything else is free."""
+    if isinstance(left, str) and isinstance(right, str):
+        shorter = min(len(left), len(right))
+        if shorter >= LONG_TEXT:
+            spend(frame, shorter // CHARS_PER_UNIT)
+    elif type(left) is int and not -HUGE < left < HUGE:
+        spend(frame, left.bit_length() // INTEGER_BITS)
 
 
 def equal(left: Any, right: Any, frame: Frame) -> bool:
     """JSON equality: never an error, false across types, `1 == 1.0`, `true != 1`; deep for arrays and objects."""
     left_type, right_type = type(left), type(right)
     if left_type in PLAIN and right_type in PLAIN:
-        same = left_type is right_type or (left_type in _NUMBERS and right_type in _NUMBERS)
-        return same and bool(left == right)
+        if left_type is not right_type and not (left_type in _NUMBERS and right_type in _NUMBERS):
+            return False
+        if left_type is str or left_type is int:
+            spend_compared(left, right, frame)
+        return bool(left == right)
+    return _equal_deep(left, right, frame)
+
+
+def _equal_deep(left: Any, right: Any, frame: Frame) -> bool:
     pending: list[tuple[Any, Any]] = [(left, right)]
     while pending:
-        spend(frame, 1)
+        spend(frame, 2)
         one, other = pending.pop()
         kind = kind_of(one)
         if kind != kind_of(other):
@@ -154,22 +176,36 @@ def equal(left: Any, right: Any, frame: Frame) -> bool:
             if len(one) != len(other):
                 return False
             spend(frame, len(one))
-            if kind == "array":
-                pending.extend(zip(one, other, strict=True))
-            elif not _pair_fields(one, other, pending):
+            pairs = zip(one, other, strict=True) if kind == "array" else _field_pairs(one, other)
+            if not _equal_parts(pairs, pending, frame):
                 return False
         elif one != other:
             return False
     return True
 
 
-def _pair_fields(one: Mapping[str, Any], other: Mapping[str, Any], pending: list[tuple[Any, Any]]) -> bool:
-    for key in one:
-        try:
-            pending.append((one[key], other[key]))
-        except KeyError:
+def _equal_parts(pairs: Iterable[tuple[Any, Any]], pending: list[tuple[Any, Any]], frame: Frame) -> bool:
+    """Compares the scalars of two containers at once and puts off what is nested."""
+    for one, other in pairs:
+        one_type, other_type = type(one), type(other)
+        if one_type not in PLAIN or other_type not in PLAIN:
+            pending.append((one, other))
+        elif one_type is other_type or (one_type in _NUMBERS and other_type in _NUMBERS):
+            if one_type is str or one_type is int:
+                spend_compared(one, other, frame)
+            if one != other:
+                return False
+        else:
             return False
     return True
+
+
+def _field_pairs(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+    for key in one:
+        try:
+            yield one[key], other[key]
+        except KeyError:
+            yield True, False
 
 
 def contains(container: Any, item: Any, frame: Frame) -> bool:
@@ -179,7 +215,7 @@ def contains(container: Any, item: Any, frame: Frame) -> bool:
         spend(frame, len(container))
         return any(equal(element, item, frame) for element in container)
     if kind == "object":
-        if not isinstance(item, str):
+        if not isinstance(item, str) or len(item) > KEY_CHARS:
             return False
         try:
             container[item]
