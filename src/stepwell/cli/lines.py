@@ -52,7 +52,7 @@ def step_lines(progress: Progress, now: float) -> list[Line]:
 
 
 def _is_shown(node: Node) -> bool:
-    return node.is_step or node.status not in {"completed", "skipped", "pending"} or bool(node.inside)
+    return node.is_step or node.is_open or bool(node.inside)
 
 
 def _line(node: Node, depth: int, widths: tuple[int, int], now: float) -> Line:

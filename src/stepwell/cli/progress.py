@@ -26,6 +26,8 @@ _BY_EVENT = {
     "step_retrying": "retrying",
 }
 _WAITING = {"approval": "pending_approval", "incident": "suspended"}
+_LONG = 10
+"""Iterations up to which a loop is shown whole."""
 OPEN = frozenset({"pending", "running", "retrying", "pending_approval", "waiting", "suspended"})
 
 
@@ -66,8 +68,8 @@ class Progress:
             self._at(f"/{step.id}")
 
     @classmethod
-    def of(cls, tree: RunTree) -> Progress:
-        """The progress that a view tells."""
+    def of(cls, tree: RunTree, *, whole: bool = True) -> Progress:
+        """The progress that a view tells; without `whole`, well-ended iterations of long loops are only counted."""
         progress = cls(tree.workflow)
         for record in tree.steps:
             progress.take(record)
@@ -76,7 +78,22 @@ class Progress:
             title = wait.request.get("title", "") if isinstance(wait.request, Mapping) else ""
             node.note = str(title or "")
             node.retry_at = wait.deadline if wait.kind == "timer" else 0.0
+        for _, node in reversed(list(progress.walk())):
+            progress._conclude(node, whole=whole)
         return progress
+
+    def _conclude(self, node: Node, *, whole: bool) -> None:
+        """How an iteration or branch stands follows from its steps; a view has no record of it."""
+        inside = list(node.inside.values())
+        if not node.is_step:
+            states = {inner.status for inner in inside}
+            order = ("failed", "cancelled", *sorted(OPEN - {"pending"}))
+            node.status = next((status for status in order if status in states), "completed")
+            node.started = min((inner.started for inner in inside if inner.started), default=0.0)
+            node.ended = 0.0 if states & OPEN else max((inner.ended for inner in inside), default=0.0)
+        elif node.type == "loop" and len(inside) > _LONG and not whole:
+            for inner in inside:
+                self._forget(inner)
 
     def take(self, record: StepRecord) -> None:
         """A step as the view tells it."""

@@ -105,9 +105,10 @@ def _summary(run: Run) -> dict[str, Json]:
 @runs.command("show", example="stepwell runs show 019c\nstepwell runs show 019c --json | jq .steps[].status")
 @click.argument("run")
 @click.option("--step", default="", metavar="STEP", help="Show a step's input, output and attempts (its id or path).")
+@click.option("--all", "whole", is_flag=True, help="Every iteration of long loops too.")
 @options.database
 @options.as_json
-def show(run: str, *, step: str, database: str, as_json: bool) -> None:
+def show(run: str, *, step: str, whole: bool, database: str, as_json: bool) -> None:
     """Show a run with all of its steps."""
 
     async def work() -> int:
@@ -121,7 +122,9 @@ def show(run: str, *, step: str, database: str, as_json: bool) -> None:
                 return exits.OK
             from stepwell.cli.showing import print_run, print_steps
 
-            return print_steps(tree, step) if step else print_run(tree, columns=_columns(), database=database)
+            if step:
+                return print_steps(tree, step)
+            return print_run(tree, columns=_columns(), database=database, whole=whole)
 
     click.get_current_context().exit(run_async(work()))
 
@@ -187,7 +190,7 @@ async def _screen(engine: Engine, run: Run, *, as_json: bool, full: bool = False
     from stepwell.cli.screen import screen_for
 
     tree = await engine.tree(run.id)
-    progress = Progress.of(tree) if full else Progress(tree.workflow)
+    progress = Progress.of(tree, whole=False) if full else Progress(tree.workflow)
     screen = screen_for(progress, as_json=as_json)
     screen.begin(run.id, (tree.workflow.name if tree.workflow is not None else "") or run.workflow)
     return screen

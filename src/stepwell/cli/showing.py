@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 
 
-def print_run(tree: RunTree, *, columns: int, database: str) -> int:
+def print_run(tree: RunTree, *, columns: int, database: str, whole: bool = False) -> int:
     """The run's head, its steps, and how it stands."""
     run: Any = tree.run
-    progress = Progress.of(tree)
+    progress = Progress.of(tree, whole=whole)
     click.echo(f"{click.style(visible(run.workflow), bold=True)}  run {run.id}")
     facts = [f"started {instant(run.started or run.created)}"]
     if run.ended:

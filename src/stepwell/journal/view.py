@@ -299,7 +299,7 @@ class _Builder:
             output=value,
             error=told.error,
             skip_reason=told.reason if told.status in {"skipped", "cancelled"} else None,
-            started=told.started or (wait.opened if wait is not None else 0.0),
+            started=min((at for at in (told.started, wait.opened if wait else 0.0) if at), default=0.0),
             ended=told.ended,
             meta=told.meta,
             parts=len(over) if isinstance(over := told.decided("over"), list) else None,
