@@ -26,7 +26,7 @@ _instances = count(1)
 _NEXT_PROCESS = "SELECT min(process) FROM run WHERE process <> '' AND process > ?"
 _DUE = "SELECT id FROM run WHERE due IS NOT NULL AND due <= ? ORDER BY due, id LIMIT ?"
 _LAPSED = """
-SELECT id FROM run WHERE process <> '' AND process = ? AND lease_until <= iif(owner = ?, ?, ?)
+SELECT id FROM run WHERE process <> '' AND process = ? AND lease_until <= ? AND lease_until <= iif(owner = ?, ?, ?)
 ORDER BY lease_until LIMIT ?
 """
 _STANDING = "SELECT status, owner, process, lease_until, due FROM run WHERE id = ?"
@@ -82,7 +82,7 @@ def claim(connection: Connection, claimant: Claimant, ttl: float, limit: int) ->
     keys: list[int] = []
     for process in _processes(connection):
         own, others = claimant.patience(process, claimant.worker), claimant.patience(process, "")
-        given = (process, claimant.worker, own, others, limit - len(keys))
+        given = (process, max(own, others), claimant.worker, own, others, limit - len(keys))
         keys += _first(connection.execute(_LAPSED, given))
     keys += _first(connection.execute(_DUE, (claimant.now, limit - len(keys))))
     return [_take(connection, claimant, ttl, key) for key in keys]

@@ -15,7 +15,6 @@ from stepwell.stores.sqlite.rows import (
     RUNS,
     WAITS,
     canonical,
-    encode,
     one,
     outgoing_of,
     run_of,
@@ -32,6 +31,7 @@ _RUN = RUNS + " WHERE run.account = ? AND run.uid = ?"
 _RUN_OF_KEY = (
     RUNS + " WHERE run.account = ? AND run.workflow = ? AND run.idempotency_key <> '' AND run.idempotency_key = ?"
 )
+_RUN_OF_NUMBER = RUNS + " WHERE run.id = ?"
 _WAIT = WAITS + " WHERE wait.account = ? AND wait.uid = ?"
 
 
@@ -129,18 +129,25 @@ def run_key(connection: Connection, account: str, run_id: str) -> int:
 
 def runs(connection: Connection, account: str, wanted: RunFilter) -> list[Run]:
     """Runs, newest first. Raises NotFound for a `before` that is no run."""
-    conditions, given = ["run.account = ?"], [account]
-    if wanted.workflow:
-        conditions.append("run.workflow = ?")
-        given.append(wanted.workflow)
-    if wanted.statuses:
-        conditions.append("run.status IN (SELECT value FROM json_each(?))")
-        given.append(encode(list(wanted.statuses)).decode())
-    if wanted.before:
-        conditions.append("run.id < ?")
-        given.append(str(run_key(connection, account, wanted.before)))
-    statement = f"{RUNS} WHERE {' AND '.join(conditions)} ORDER BY run.id DESC LIMIT ?"
-    return [run_of(row) for row in connection.execute(statement, (*given, wanted.limit))]
+    end = run_key(connection, account, wanted.before) if wanted.before else None
+    keys: list[int] = []
+    for status in wanted.statuses or [""]:  # each by its index in order, so that none is sorted
+        conditions: list[tuple[str, str | int]] = [("account = ?", account)]
+        if status:
+            conditions.append(("status = ?", status))
+        if wanted.workflow:
+            conditions.append(("workflow = ?", wanted.workflow))
+        if end is not None:
+            conditions.append(("id < ?", end))
+        statement = f"SELECT id FROM run WHERE {_all(conditions)} ORDER BY id DESC LIMIT ?"  # noqa: S608 -- constants
+        given = [value for _, value in conditions]
+        keys += [key for (key,) in connection.execute(statement, (*given, wanted.limit))]
+    newest = sorted(set(keys), reverse=True)[: wanted.limit]
+    return [run_of(connection.execute(_RUN_OF_NUMBER, (key,)).fetchone()) for key in newest]
+
+
+def _all(conditions: Sequence[tuple[str, object]]) -> str:
+    return " AND ".join(condition for condition, _ in conditions)
 
 
 def wait(connection: Connection, account: str, wait_id: str) -> Wait:
@@ -153,16 +160,15 @@ def wait(connection: Connection, account: str, wait_id: str) -> Wait:
 
 def waits(connection: Connection, account: str, wanted: WaitFilter) -> list[Wait]:
     """Waits, oldest first. Raises NotFound for a run that is not there."""
-    conditions, given = ["wait.account = ?"], [account]
+    conditions: list[tuple[str, str | int | None]] = [("wait.account = ?", account)]
     if wanted.run_id:
-        conditions.append("wait.run = ?")
-        given.append(str(run_key(connection, account, wanted.run_id)))
+        conditions.append(("wait.run = ?", run_key(connection, account, wanted.run_id)))
     if wanted.kind:
-        conditions.append("wait.kind = ?")
-        given.append(wanted.kind)
+        conditions.append(("wait.kind = ?", wanted.kind))
     if wanted.pending_only:
-        conditions.append("wait.status = 'pending'")
-    statement = f"{WAITS} WHERE {' AND '.join(conditions)} ORDER BY wait.id LIMIT ?"
+        conditions.append(("wait.status = 'pending'", None))
+    statement = f"{WAITS} WHERE {_all(conditions)} ORDER BY wait.id LIMIT ?"
+    given = [value for _, value in conditions if value is not None]
     return [wait_of(row) for row in connection.execute(statement, (*given, wanted.limit))]
 
 

@@ -36,6 +36,7 @@ CREATE TABLE run (
 CREATE UNIQUE INDEX run_idempotency ON run (account, workflow, idempotency_key) WHERE idempotency_key <> '';
 CREATE INDEX run_due ON run (due) WHERE due IS NOT NULL;
 CREATE INDEX run_owned ON run (process, lease_until) WHERE process <> '';
+CREATE INDEX run_account ON run (account);
 CREATE INDEX run_account_status ON run (account, status);
 CREATE INDEX run_account_workflow ON run (account, workflow);
 
