@@ -15,7 +15,7 @@ Json: TypeAlias = Any
 
 
 class ToolPerformer:
-    """Calls the registered tool; the result, and what a failure carries, become plain JSON here."""
+    """Calls the registered tool. Its result is made plain where it is recorded; what a failure carries, here."""
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
@@ -26,7 +26,7 @@ class ToolPerformer:
             raise TypeError(f"a tool call is wanted, this is {type(effect).__name__}")
         call = ToolCallContext(context.run_id, context.path, context.attempt, context.key, context.timeout)
         try:
-            return Performed(normalise(await self._tools.call(effect.tool, effect.call, call)))
+            return Performed(await self._tools.call(effect.tool, effect.call, call))
         except StepFailed as failure:
             raise recordable(failure) from failure
 

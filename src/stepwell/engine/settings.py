@@ -1,0 +1,299 @@
+"""Settings: `stepwell.toml`, and the environment over it.
+
+The law of the file: nothing else reads the environment. A key is known or an error; a secret is named in the file,
+never written in it, and shown nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
+
+from stepwell.engine.secret import NO_SECRET, Secret
+from stepwell.engine.settings_text import Reading
+from stepwell.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Json: TypeAlias = Any
+Provider: TypeAlias = Literal["openai", "anthropic", "embedded"]
+
+FILE = "stepwell.toml"
+DATABASE = "sqlite:///./stepwell.db"
+EMBEDDED = "embedded"
+PROVIDERS: tuple[Provider, ...] = ("openai", "anthropic", "embedded")
+PROJECT_KEYS = ("workflows", "recipes", "tools", "database", "default_model", "durability", "embedded_gguf")
+MODEL_KEYS = ("provider", "base_url", "api_key", "model", "max_concurrency")
+LATER = ("mcp", "secrets", "limits", "mail", "server")
+"""Sections of the format that this version does not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """One model that workflows may name. `max_concurrency` counts calls in flight; 0 is no limit."""
+
+    name: str
+    provider: Provider
+    base_url: str = ""
+    api_key: Secret = NO_SECRET
+    model: str = ""
+    max_concurrency: int = 10
+
+
+def _embedded_alone() -> dict[str, ModelSettings]:
+    return {EMBEDDED: ModelSettings(EMBEDDED, "embedded")}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a project is made of. All paths are absolute; `file` is None where no stepwell.toml was found."""
+
+    root: Path
+    file: Path | None = None
+    workflows: tuple[Path, ...] = ()
+    """Folders."""
+    recipes: tuple[Path, ...] = ()
+    """Folders."""
+    tools: tuple[Path, ...] = ()
+    """Files."""
+    database: str = DATABASE
+    default_model: str = EMBEDDED
+    models: Mapping[str, ModelSettings] = field(default_factory=_embedded_alone)
+    durability: Literal["full", "normal"] = "full"
+    embedded_gguf: str = ""
+    """A better model file for the embedded provider; "" is the one that is installed."""
+
+    @classmethod
+    def load(cls, start: Path, environ: Mapping[str, str]) -> Settings:
+        """The settings for a file or folder: of the nearest stepwell.toml upwards from it, else of the working folder.
+
+        Relative paths are relative to the file they are written in; those of the environment to the working folder.
+        Raises DefinitionError with everything that is wrong.
+        """
+        cwd = Path.cwd()
+        file = find_file(start, cwd)
+        reading = Reading(str(file) if file else "", _text(file) if file else "")
+        data = _parsed(reading)
+        root = file.parent if file else cwd
+        settings = cls(root=root, file=file)
+        if not reading.problems:
+            settings = _project(settings, reading, data, environ, cwd)
+            settings = _models(settings, reading, data, environ)
+        if reading.problems:
+            raise DefinitionError(reading.problems)
+        return settings
+
+
+def find_file(start: Path, cwd: Path) -> Path | None:
+    """The stepwell.toml that counts for `start`."""
+    start = (cwd / start).resolve()
+    folder = start if start.is_dir() else start.parent
+    for place in (folder, *folder.parents, cwd):
+        if (place / FILE).is_file():
+            return place / FILE
+    return None
+
+
+def absolute_database(url: str, folder: Path) -> str:
+    """`sqlite:///PATH` with an absolute path; a bare path is read as one of SQLite. Raises ValueError."""
+    scheme, mark, path = url.partition("://")
+    if not mark:
+        scheme, path = "sqlite", f"/{url}"
+    if scheme != "sqlite":
+        raise ValueError(f"databases of this version are sqlite:///PATH, this is {scheme}://…")
+    if not path.startswith("/") or path == "/":
+        raise ValueError(f"{url!r} names no file; write sqlite:///PATH (sqlite:////PATH for an absolute one)")
+    return f"sqlite:///{(folder / path[1:]).resolve()}"
+
+
+def _text(file: Path) -> str:
+    return file.read_bytes().decode("utf-8-sig", "replace")
+
+
+def _parsed(reading: Reading) -> dict[str, Json]:
+    try:
+        data = tomllib.loads(reading.text.replace("\r\n", "\n"))
+    except tomllib.TOMLDecodeError as error:
+        reading.refuse_syntax(str(error))
+        return {}
+    known = ("project", "models")
+    for section in data:
+        if section in LATER:
+            reading.refuse((section,), f"[{section}] is not read by this version", "take it out", code="not_performed")
+        elif section not in known:
+            hint = "paths and the database belong into [project]" if section in PROJECT_KEYS else ""
+            reading.refuse_unknown((section,), known, hint)
+    for section in known:
+        if not isinstance(data.get(section, {}), dict):
+            reading.refuse((section,), f"{section} is a section", f"write [{section}]")
+    return data
+
+
+def _project(
+    settings: Settings, reading: Reading, data: dict[str, Json], environ: Mapping[str, str], cwd: Path
+) -> Settings:
+    section = data.get("project", {})
+    for key in section:
+        if key not in PROJECT_KEYS:
+            reading.refuse_unknown(("project", key), PROJECT_KEYS)
+    found: dict[str, Json] = {}
+    for key in PROJECT_KEYS:
+        twin = f"STEPWELL_{key.upper()}"
+        if environ.get(twin):
+            value: Json = environ[twin].split(os.pathsep) if key in {"workflows", "recipes", "tools"} else environ[twin]
+            found |= _value(reading, ("project", key), value, cwd, said=twin)
+        elif key in section:
+            found |= _value(reading, ("project", key), section[key], settings.root)
+    found.setdefault("database", absolute_database(DATABASE, settings.root))
+    return replace(settings, **found)
+
+
+def _value(
+    reading: Reading, where: tuple[str, ...], value: Json, folder: Path, *, said: str = ""
+) -> dict[str, Json]:
+    """The setting under its name, or nothing but a problem."""
+    key = where[-1]
+    if key in {"workflows", "recipes", "tools"}:
+        paths = [value] if isinstance(value, str) else value
+        if not isinstance(paths, list) or not all(isinstance(path, str) and path for path in paths):
+            return reading.refuse(where, f"{key} is a path or a list of paths", f'write {key} = ["{key}"]', said=said)
+        return {key: tuple((folder / path).resolve() for path in paths)}
+    if not isinstance(value, str) or not value:
+        return reading.refuse(where, f"{key} is text", f'write {key} = "..."', said=said)
+    try:
+        return {key: _text_value(key, value, folder)}
+    except ValueError as error:
+        return reading.refuse(where, str(error), "", said=said)
+
+
+def _text_value(key: str, value: str, folder: Path) -> str:
+    if key == "database":
+        return absolute_database(value, folder)
+    if key == "durability" and value not in {"full", "normal"}:
+        raise ValueError(f"durability is full or normal, this is {value!r}")
+    return str((folder / value).resolve()) if key == "embedded_gguf" else value
+
+
+def _models(settings: Settings, reading: Reading, data: dict[str, Json], environ: Mapping[str, str]) -> Settings:
+    sections = _with_twins(data.get("models", {}), environ)
+    models = _embedded_alone()
+    for name, section in sections.items():
+        if not isinstance(section, dict):
+            reading.refuse(("models", name), f"models.{name} is a section", f"write [models.{name}]")
+            continue
+        model = _model(reading, name, section, settings.root, environ)
+        if model is not None:
+            models[name] = model
+    declared = [name for name in models if name in sections]
+    default = settings.default_model
+    if default == EMBEDDED and not _says_default(data, environ) and len(declared) == 1:
+        default = declared[0]
+    if default not in models and default not in sections:
+        said = "STEPWELL_DEFAULT_MODEL" if environ.get("STEPWELL_DEFAULT_MODEL") else ""
+        known = (*sections, EMBEDDED)
+        reading.refuse_unknown(("project", "default_model"), known, name=default, noun="model", said=said)
+    return replace(settings, models=models, default_model=default)
+
+
+def _says_default(data: dict[str, Json], environ: Mapping[str, str]) -> bool:
+    return bool(environ.get("STEPWELL_DEFAULT_MODEL")) or "default_model" in data.get("project", {})
+
+
+def _with_twins(sections: dict[str, Json], environ: Mapping[str, str]) -> dict[str, Json]:
+    """The sections with what STEPWELL_MODELS_<NAME>_<KEY> says of them; a name that is not there is added."""
+    merged = {name: dict(section) if isinstance(section, dict) else section for name, section in sections.items()}
+    spelt = {_twin(name): name for name in sections}
+    for variable, value in environ.items():
+        if not variable.startswith("STEPWELL_MODELS_") or not value:
+            continue
+        rest = variable.removeprefix("STEPWELL_MODELS_")
+        key = next((key for key in MODEL_KEYS if rest.endswith(f"_{key.upper()}")), None)
+        if key is None:
+            continue
+        upper = rest[: -len(key) - 1]
+        section = merged.setdefault(spelt.get(upper, upper.lower()), {})
+        if isinstance(section, dict):
+            section[key] = _FromEnvironment(value, variable)
+    return merged
+
+
+class _FromEnvironment(str):
+    """A value of the environment: a number may be written as text, and a key as it is."""
+
+    variable: str
+
+    def __new__(cls, value: str, variable: str) -> Self:
+        made = super().__new__(cls, value)
+        made.variable = variable
+        return made
+
+
+def _twin(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in name).upper()
+
+
+def _model(
+    reading: Reading, name: str, section: dict[str, Json], root: Path, environ: Mapping[str, str]
+) -> ModelSettings | None:
+    before = len(reading.problems)
+    found: dict[str, Json] = {}
+    for key, value in section.items():
+        where = ("models", name, key)
+        said = value.variable if isinstance(value, _FromEnvironment) else ""
+        if key not in MODEL_KEYS:
+            reading.refuse_unknown(where, MODEL_KEYS)
+        elif key == "max_concurrency":
+            number = int(value) if said and value.isdecimal() else value
+            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+                reading.refuse(where, "max_concurrency is a whole number of calls, 0 for no limit", "", said=said)
+            found[key] = number
+        elif not isinstance(value, str) or not value:
+            reading.refuse(where, f"{key} is text", f'write {key} = "..."', said=said)
+        elif key == "api_key":
+            found[key] = _secret(reading, where, value, root, environ)
+        else:
+            found[key] = str(value)
+    _check_model(reading, name, found)
+    if len(reading.problems) > before:
+        return None
+    return ModelSettings(name=name, **found)
+
+
+def _secret(
+    reading: Reading, where: tuple[str, ...], value: str, root: Path, environ: Mapping[str, str]
+) -> Secret:
+    source, _, rest = value.partition(":")
+    if source == "env" and rest:
+        return Secret.of_environment(rest, environ)
+    if source == "file" and rest:
+        return Secret.of_file(root / Path(rest).expanduser())
+    if isinstance(value, _FromEnvironment):
+        return Secret.given(str(value), value.variable)
+    hint = 'write api_key = "env:NAME_OF_A_VARIABLE" or "file:PATH"'
+    reading.refuse(where, "a key is not written into stepwell.toml", hint)
+    return NO_SECRET
+
+
+def _check_model(reading: Reading, name: str, found: dict[str, Json]) -> None:
+    provider = found.get("provider", "embedded" if name == EMBEDDED else None)
+    where = ("models", name, "provider")
+    if provider is None:
+        reading.refuse(("models", name), f"the model {name!r} has no provider", f"one of {', '.join(PROVIDERS)}")
+    elif provider not in PROVIDERS:
+        reading.refuse_unknown(where, PROVIDERS, name=str(provider), noun="provider")
+    elif provider != "embedded" and not found.get("model"):
+        reading.refuse(("models", name), f"the model {name!r} has no `model`", 'write model = "the provider\'s name"')
+    found["provider"] = cast("Provider", provider)
+    url = found.get("base_url", "")
+    if url and not url.startswith(("http://", "https://")):
+        reading.refuse(("models", name, "base_url"), f"base_url begins with http:// or https://, this is {url!r}", "")
+
+
+def known_variables(models: Sequence[str] = ()) -> list[str]:
+    """The environment twins of every key."""
+    project = [f"STEPWELL_{key.upper()}" for key in PROJECT_KEYS]
+    return project + [f"STEPWELL_MODELS_{_twin(name)}_{key.upper()}" for name in models for key in MODEL_KEYS]
