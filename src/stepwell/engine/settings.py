@@ -80,9 +80,8 @@ class Settings:
         data = _parsed(reading)
         root = file.parent if file else cwd
         settings = cls(root=root, file=file)
-        if not reading.problems:
-            settings = _project(settings, reading, data, environ, cwd)
-            settings = _models(settings, reading, data, environ)
+        settings = _project(settings, reading, data, environ, cwd)
+        settings = _models(settings, reading, data, environ)
         if reading.problems:
             raise DefinitionError(reading.problems)
         return settings
@@ -130,6 +129,7 @@ def _parsed(reading: Reading) -> dict[str, Json]:
     for section in known:
         if not isinstance(data.get(section, {}), dict):
             reading.refuse((section,), f"{section} is a section", f"write [{section}]")
+            data.pop(section)
     return data
 
 
@@ -224,6 +224,7 @@ def _with_twins(sections: dict[str, Json], environ: Mapping[str, str]) -> dict[s
 class _FromEnvironment(str):
     """A value of the environment: a number may be written as text, and a key as it is."""
 
+    __slots__ = ("variable",)
     variable: str
 
     def __new__(cls, value: str, variable: str) -> Self:
