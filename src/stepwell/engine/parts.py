@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stepwell.definition.load import LoadedWorkflow
     from stepwell.definition.recipe import RecipeDefinition
     from stepwell.engine.runtime import World
+    from stepwell.library.recipes import FoundRecipe
     from stepwell.errors import Problem
     from stepwell.ports import KnowledgeStore, RunStore, Tools
 
@@ -24,8 +25,8 @@ Json: TypeAlias = Any
 class RecipeFinder(Recipes, Protocol):
     """Recipes as a workflow's place in the file system shows them."""
 
-    def get(self, recipe: str) -> RecipeDefinition:
-        """The recipe `id` or `id@version`. Raises NotFound, DefinitionError."""
+    def find(self, reference: str) -> FoundRecipe:
+        """The recipe that `id` or `id@version` names. Raises NotFound, DefinitionError."""
 
 
 class Models(Protocol):
@@ -61,7 +62,7 @@ class Parts:
         """The recipes that a workflow's steps call, by the names they call them. Raises NotFound, DefinitionError."""
         finder = self.recipes_beside(Path(loaded.file or "."))
         names = {str(getattr(step, "recipe")) for step in walk(loaded.workflow.steps) if step.type == "recipe"}
-        return {name: finder.get(name) for name in sorted(names)} if not isinstance(finder, NoRecipes) else {}
+        return {name: finder.find(name).definition for name in sorted(names)} if not isinstance(finder, NoRecipes) else {}
 
     async def close(self) -> None:
         for close in reversed(self.closing):

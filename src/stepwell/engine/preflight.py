@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.schemas import problems_of, with_defaults
-from stepwell.definition.step import Location, Step
+from stepwell.definition.step import Location, NoRecipes, Step
 from stepwell.definition.suggest import did_you_mean
 from stepwell.errors import DefinitionError, NotFound, Problem
 
@@ -53,13 +53,14 @@ class Preflight:
             )
             yield "tool", f"no tool {tool!r} is registered", hint
         if step.type == "recipe" and isinstance(recipe, str):
+            finder = parts.recipes_beside(_path(loaded))
+            if isinstance(finder, NoRecipes):
+                yield "recipe", f"there is no recipe {recipe!r}", "put it into recipes/ beside the workflow"
+                return
             try:
-                found = parts.recipes_beside(_path(loaded)).get(recipe)
+                found = finder.find(recipe).definition
             except (NotFound, DefinitionError) as error:
                 yield "recipe", str(error), "put it into recipes/ beside the workflow"
-                return
-            if found is None:
-                yield "recipe", f"there is no recipe {recipe!r}", "put it into recipes/ beside the workflow"
                 return
             model = getattr(step, "model", None) or found.model.model_dump(exclude_defaults=True) or None
             yield from self._model(model, found.task)

@@ -36,6 +36,8 @@ NEAR = 30.0
 """Sleeps up to this many seconds stay in process; longer ones park the run."""
 ANNOUNCE = 0.1
 """Seconds after which a step that still runs, and what rides along, is written for others to see."""
+PAST_DEADLINE = 1.0
+"""Seconds by which a step may outlive the run's deadline: the deadline ends the run, not the step as a failure."""
 _EVENTS = {
     "started": "step_started",
     "succeeded": "step_completed",
@@ -71,6 +73,8 @@ class LiveRuntime:
         self.broken: BaseException | None = None
         """Why an append that nobody awaited failed: the pass ends with it."""
         self._cut: list[tuple[str, Attempt]] = []
+        self._handed: set[str] = set()
+        """Paths handed to the store and not acknowledged: after an abort nobody knows here whether they are written."""
         self._run = run
         self._lease = lease
         self._plan = plan
@@ -136,7 +140,9 @@ class LiveRuntime:
         riders, self._riders = self._riders, []
         entries = [self._entry(rider) for rider in riders]
         entries.append(self._entry(draft))
+        self._handed.add(draft.path)
         order = await self._store.append(self._lease, Batch(entries, consume=consume, outgoing=outgoing))
+        self._handed.discard(draft.path)
         outcome = draft.outcome()
         outcome.order = order + len(riders)
         for number, rider in enumerate(riders):
@@ -184,7 +190,8 @@ class LiveRuntime:
         if not effect.again() and not await self._intend(path, attempt, text, digest):
             return attempt
         self._emit("step_started", path, {"attempt": number})
-        limit = max(0.0, min(plan.timeout or self.remaining(), self.remaining()))
+        left = max(0.0, self.remaining()) + PAST_DEADLINE
+        limit = min(plan.timeout or left, left)
         context = CallContext(
             account=self._run.account,
             run_id=self.run_id,
@@ -360,6 +367,12 @@ class LiveRuntime:
             path = place.partition("/~")[0]
             if self.recall(path) is None and self.recall(paths.wait(place)) is None:
                 found.setdefault(path, (wait.opened, 0))
+        for place, outcome in self._outcomes.items():
+            path = place.removesuffix("/~start")
+            if path != place and "/@" not in path and path not in self._outcomes:
+                found.setdefault(path, (outcome.started, 0))
+        for path in self._handed:
+            found.pop(path, None)
         return found
 
     def parked(self) -> tuple[str, float]:

@@ -26,6 +26,7 @@ def chance(*parts: object) -> float:
 
 def computed(policy: RetryPolicy, number: int) -> float:
     """The delay after attempt `number` (from 1) without jitter, in seconds; no number overflows."""
+    number = min(number, 1_000_000)  # the cap is reached long before
     exponent = math.log(policy.multiplier) * (number - 1)
     initial = policy.initial_delay
     if initial > 0 and exponent + math.log(initial) > math.log(max(policy.max_delay, 1e-9)):

@@ -1,0 +1,79 @@
+"""Wiring: the one place that names concrete stores and adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepwell.adapters.models.embedded_text import EmbeddedText
+from stepwell.adapters.models.embeddings import LocalEmbedder
+from stepwell.adapters.models.openai_compatible import OpenAICompatible
+from stepwell.adapters.python_tools import PythonTools
+from stepwell.engine.events import Listeners
+from stepwell.engine.knowledge_performer import KnowledgePerformer
+from stepwell.engine.model_performer import ModelPerformer
+from stepwell.engine.notify_performer import NotifyPerformer
+from stepwell.engine.parts import Parts
+from stepwell.engine.runtime import World
+from stepwell.engine.settings import absolute_database
+from stepwell.engine.tool_performer import ToolPerformer
+from stepwell.errors import DefinitionError, Problem
+from stepwell.interpreter.effect import KnowledgeRead, KnowledgeWrite, ModelCall, Notify, ToolCall
+from stepwell.library.recipes import FileRecipes
+from stepwell.stores.knowledge_sqlite import SqliteKnowledge
+from stepwell.stores.sqlite import SqliteRunStore
+
+if TYPE_CHECKING:
+    from stepwell.engine.performer import Performer
+    from stepwell.engine.settings import ModelSettings, Settings
+    from stepwell.interpreter.effect import Effect
+
+
+async def assemble(database: str, settings: Settings, tools: Sequence[Path], on_busy: Callable[..., Any] | None) -> Parts:
+    """Everything an engine stands on. Raises DefinitionError (settings, tools files) and Unavailable (database)."""
+    tool_files = tuple(dict.fromkeys([*settings.tools, *(path.resolve() for path in tools)]))
+    registered = PythonTools.from_files(tool_files)
+    store = SqliteRunStore.open(_file(database), durability=settings.durability, on_busy=on_busy)
+    knowledge = SqliteKnowledge(store.database)
+    models = {name: _model(model, settings) for name, model in settings.models.items()}
+    embedder = LocalEmbedder()
+    answering = ModelPerformer(models, settings.default_model, embedder)
+    searching = KnowledgePerformer(knowledge)
+    performers: dict[type[Effect], Performer] = {
+        ModelCall: answering,
+        ToolCall: ToolPerformer(registered),
+        KnowledgeRead: searching,
+        KnowledgeWrite: searching,
+        Notify: NotifyPerformer(),
+    }
+    return Parts(
+        store=store,
+        world=World(store, performers, registered, Listeners()),
+        tools=registered,
+        knowledge=knowledge,
+        recipes_beside=lambda path: FileRecipes(path, settings.recipes),
+        tool_files=tool_files,
+        models=answering,
+        closing=[model.aclose for model in models.values()] + [embedder.aclose],
+    )
+
+
+def _file(database: str) -> Path:
+    try:
+        return Path(absolute_database(database, Path.cwd()).removeprefix("sqlite:///"))
+    except ValueError as error:
+        raise DefinitionError([Problem("error", "database", str(error))]) from None
+
+
+def _model(model: ModelSettings, settings: Settings) -> EmbeddedText | OpenAICompatible:
+    if model.provider == "embedded":
+        return EmbeddedText(model.name, gguf=settings.embedded_gguf)
+    if model.provider == "anthropic":
+        raise DefinitionError([
+            Problem("error", "not_performed", f"model {model.name}: the provider anthropic is not performed by this version",
+                    "use an OpenAI-compatible endpoint: provider = \"openai\" with base_url")
+        ])  # fmt: skip
+    return OpenAICompatible(model.name, model.base_url, model.model, api_key=model.api_key.reveal())
+
+
