@@ -1,0 +1,223 @@
+"""Whatever is done to a run store on SQLite, it answers as the store in memory does."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from stepwell.errors import StepwellError
+from stepwell.journal.entry import Entry
+from stepwell.journal.lease import LeaseLost
+from stepwell.ports import FINAL, PARKED, Batch, Lease, Message, NewRun, Outgoing, Verdict, Wait
+from stepwell.stores.memory import MemoryRunStore
+from stepwell.stores.sqlite import Database, SqliteRunStore
+from stepwell.testing.store_builders import ManualClock
+
+RUNS = st.sampled_from([f"r{number}" for number in range(4)])
+ACCOUNTS = st.sampled_from(["acme", "acme", "acme", "other"])
+WORKERS = st.sampled_from(["w1", "w2"])
+SEGMENTS = st.sampled_from(["a", "a-b", "a0", "ab", "a#2", "é", "1", "10", "@1", "~start", "?"])
+PATHS = st.lists(SEGMENTS, min_size=1, max_size=3).map(lambda segments: "/" + "/".join(segments))
+BODIES = st.sampled_from([b"{}", b'{"value":123456789012345678901234567890}', '{"value":"\\u0000漢\ufeff"}'.encode()])
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text('a\0漢é\ufeff"'),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text("ab\0"), inner, max_size=2),
+    max_leaves=4,
+)
+ENTRIES = st.builds(
+    Entry,
+    PATHS,
+    st.sampled_from(["started", "succeeded", "failed", "settled", "settled"]),
+    BODIES,
+    st.sampled_from(["", "d1"]),
+    st.integers(0, 1),
+    blobs=st.sampled_from([(), (("big", b'"one"'),), (("big", b'"two"'), ("other", b"[]"))]),
+)
+STEPS = st.sampled_from(["/a", "/a/b", "/c"])
+WAITS = st.builds(
+    lambda number, path, kind, request, delay: (f"x{number}", path, kind, request, delay),
+    st.integers(0, 5),
+    STEPS,
+    st.sampled_from(["approval", "timer", "event"]),
+    JSON,
+    st.sampled_from([0, 0, 5, 50]),
+)
+OUTGOING = st.builds(Outgoing, st.sampled_from(["k1", "k2"]), st.just("app"), JSON, st.text("a\0", max_size=2), JSON)
+VERDICTS = st.builds(
+    Verdict,
+    st.sampled_from(["queued", *PARKED, *PARKED, *FINAL[:2]]),
+    JSON,
+    st.none() | st.just({"kind": "timeout", "message": "late", "retryable": False}),
+    st.sampled_from([0.0, 0.0, 1_800_000_020.0]),
+    active=st.just(2.5),
+    usage=st.sampled_from([{}, {"tokens": 2**70}]),
+)
+
+
+class StoresAgree(RuleBasedStateMachine):
+    leases = Bundle("leases")
+
+    @initialize()
+    def open(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.folder = tempfile.TemporaryDirectory()
+        self.clock, self.uptime = ManualClock(1_800_000_000.0), ManualClock(1000.0)
+        self.model = MemoryRunStore(clock=self.clock, uptime=self.uptime)
+        self.path = Path(self.folder.name) / "runs.db"
+        self.store = self.fresh()
+        self.changes = 0
+
+    def fresh(self) -> SqliteRunStore:
+        database = Database.open(self.path, durability="normal")
+        return SqliteRunStore(database, clock=self.clock, uptime=self.uptime)
+
+    def teardown(self) -> None:
+        if hasattr(self, "loop"):
+            self.loop.run_until_complete(self.store.close())
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+            self.loop.close()
+            self.folder.cleanup()
+
+    def both(self, method: str, *arguments: Any, **named: Any) -> Any:
+        """The same call to both; what they answer, or how they refuse, is the same."""
+        answers = [
+            self.loop.run_until_complete(answer(store, method, *arguments, **named))
+            for store in (self.model, self.store)
+        ]
+        assert answers[0] == answers[1], (method, answers)
+        return answers[0][1]
+
+    @rule(
+        run_id=RUNS,
+        account=ACCOUNTS,
+        given=JSON,
+        key=st.sampled_from(["", "", "k"]),
+        definition=st.sampled_from(["d1", "d2"]),
+    )
+    def create(self, run_id: str, account: str, given: Any, key: str, definition: str) -> None:
+        self.both("create", NewRun(run_id, account, "wf", "1", definition, given, "eva", {"p": given}, key))
+
+    @rule(target=leases, worker=WORKERS, limit=st.integers(0, 3))
+    def claim(self, worker: str, limit: int) -> Any:
+        return multiple(*self.both("claim", worker, 15.0, limit=limit))
+
+    @rule(target=leases, worker=WORKERS, run_id=RUNS, due_only=st.booleans())
+    def claim_run(self, worker: str, run_id: str, due_only: bool) -> Any:
+        return multiple(*self.both("claim", worker, 15.0, run_id=run_id, due_only=due_only))
+
+    @rule(
+        lease=leases,
+        entries=st.lists(ENTRIES, max_size=4),
+        waits=st.lists(WAITS, max_size=2),
+        outgoing=st.lists(OUTGOING, max_size=1),
+        consume=st.lists(st.integers(1, 6), max_size=1),
+    )
+    def append(
+        self, lease: Lease, entries: list[Entry], waits: list[Any], outgoing: list[Outgoing], consume: list[int]
+    ) -> None:
+        opened = [
+            Wait(
+                f"{lease.run_id}-{name}",
+                path,
+                kind,
+                request,
+                "shown",
+                deadline=self.clock.now + delay if delay else 0.0,
+            )
+            for name, path, kind, request, delay in waits
+        ]
+        if len({wait.id for wait in opened}) == len({wait.path for wait in opened}) == len(opened):
+            mine = [order for order in consume if order in self.orders_of(lease.run_id, lease.account)]
+            self.both("append", lease, Batch(entries, opened, mine, outgoing))
+
+    def orders_of(self, run_id: str, account: str) -> list[int]:
+        del account
+        record = self.model._records.get(run_id)
+        return [message.order for message in record.messages] if record else []
+
+    @rule(lease=leases, entries=st.lists(ENTRIES, max_size=1), verdict=VERDICTS, seen=st.booleans())
+    def release(self, lease: Lease, entries: list[Entry], verdict: Verdict, seen: bool) -> None:
+        orders = self.orders_of(lease.run_id, lease.account)
+        self.both("release", lease, Batch(entries), replace(verdict, seen=max(orders, default=0) if seen else 0))
+
+    @rule(lease=consumes(leases))
+    def forget(self, lease: Lease) -> None:
+        """Its worker does nothing with this lease any more."""
+
+    @rule(leases=st.lists(leases, max_size=3))
+    def renew(self, leases: list[Lease]) -> None:
+        self.both("renew", leases, 15.0)
+
+    @rule(lease=leases, paths=st.lists(STEPS, max_size=3, unique=True))
+    def withdraw(self, lease: Lease, paths: list[str]) -> None:
+        self.both("withdraw", lease, paths, "a sibling failed")
+
+    @rule(run_id=RUNS, account=ACCOUNTS, kind=st.sampled_from(["cancel", "event"]), body=JSON)
+    def post(self, run_id: str, account: str, kind: Any, body: Any) -> None:
+        self.both("post", account, Message(run_id, kind, "/a", body))
+
+    @rule(
+        run_id=RUNS,
+        number=st.integers(0, 5),
+        decision=JSON,
+        digest=st.sampled_from(["", "shown", "other"]),
+        account=ACCOUNTS,
+    )
+    def decide(self, run_id: str, number: int, decision: Any, digest: str, account: str) -> None:
+        self.both("decide", account, f"{run_id}-x{number}", decision, digest=digest)
+
+    @rule(seconds=st.sampled_from([1.0, 5.0, 20.0, -3.0]))
+    def wall_clock_moves(self, seconds: float) -> None:
+        self.clock.now += seconds
+        self.both("claim", "sweeper", 15.0, limit=0)
+
+    @rule(seconds=st.sampled_from([5.0, 16.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.uptime.now += seconds
+
+    @rule(lease=leases)
+    def load(self, lease: Lease) -> None:
+        self.both("load", lease)
+        self.both("inbox", lease, 0)
+
+    @invariant()
+    def they_say_the_same(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        for account in ("acme", "other"):
+            runs = self.both("runs", account)
+            self.both("waits", account, pending_only=False)
+            self.both("outgoing", account)
+            for run in runs:
+                self.both("history", account, run.id)
+            for digest in ("big", "other"):
+                self.both("blob", account, digest)
+        self.both("runs", "acme", statuses=["running", "waiting", "completed"], limit=2)
+
+
+async def answer(store: Any, method: str, *arguments: Any, **named: Any) -> tuple[str, Any]:
+    try:
+        result = await getattr(store, method)(*arguments, **named)
+    except (StepwellError, LeaseLost) as refused:
+        return type(refused).__name__, getattr(refused, "detail", ())
+    return "answered", result
+
+
+StoresAgree.TestCase.settings = settings(
+    max_examples=60,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+TestStoresAgree = StoresAgree.TestCase
