@@ -9,12 +9,12 @@ import click
 
 from stepwell.cli import exits, options
 from stepwell.cli.command import Group
-from stepwell.cli.opening import find_wait, opened, run_async
+from stepwell.cli.opening import database_tail, find_wait, opened, run_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepwell.engine import Engine
+    from stepwell.engine.engine import Engine
     from stepwell.ports import Wait
 
 Json: TypeAlias = Any
@@ -111,11 +111,11 @@ def wait_object(wait: Wait) -> dict[str, Json]:
 def show(approval: str, *, database: str, as_json: bool) -> None:
     """Show what is to be decided."""
 
-    async def work() -> Wait:
+    async def work() -> tuple[Wait, str]:
         async with opened(database) as engine:
-            return await find_wait(engine, approval)
+            return await find_wait(engine, approval), database_tail(database, engine.settings)
 
-    wait = run_async(work())
+    wait, tail = run_async(work())
     from stepwell.cli.text import json_text
 
     if as_json:
@@ -127,8 +127,8 @@ def show(approval: str, *, database: str, as_json: bool) -> None:
         _print_value(name, told[name])
     if wait.status == "pending":
         fields = " -d NAME=VALUE" if told["form"] else ""
-        click.echo(f"\n  approve: stepwell approvals approve {wait.id}{fields}")
-        click.echo(f"  reject:  stepwell approvals reject {wait.id} --comment WHY")
+        click.echo(f"\n  approve: stepwell approvals approve {wait.id}{fields}{tail}")
+        click.echo(f"  reject:  stepwell approvals reject {wait.id} --comment WHY{tail}")
 
 
 def _print_head(told: dict[str, Json]) -> None:
@@ -220,12 +220,15 @@ async def _decide(decision: Decision) -> int:
         except StepwellError as refused:
             return _refused(refused, as_json=decision.as_json)
         served = await engine.served()
+        tail = database_tail(decision.database, engine.settings)
         run = await engine.run(wait.run_id)
     _tell_taken(wait, decision)
     if decision.no_resume or served or run.owner:
         if not decision.as_json:
             who = (
-                "another process carries it on" if served or run.owner else f"go on with: stepwell runs resume {run.id}"
+                "another process carries it on"
+                if served or run.owner
+                else f"go on with: stepwell runs resume {run.id}{tail}"
             )
             click.echo(f"run {run.id}: {who}")
         return exits.OK

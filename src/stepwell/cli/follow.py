@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shlex
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from stepwell.journal.view import instant, wait_json
 from stepwell.ports import FINAL
 
 if TYPE_CHECKING:
-    from stepwell.engine import Engine, RunHandle
+    from stepwell.engine.engine import Engine, RunHandle
     from stepwell.ports import Run, Wait
 
 Json: TypeAlias = Any
@@ -118,13 +117,12 @@ async def _drain(reading: asyncio.Task[None], counting: _Counting) -> None:
         await asyncio.wait({reading}, timeout=0.2)
 
 
-def tell_ending(ending: Ending, screen: Screen, *, database: str = "") -> None:
-    """Print how it ended, and what can be done about it."""
+def tell_ending(ending: Ending, screen: Screen, tail: str = "") -> None:
+    """Print how it ended, and what can be done about it; `tail` follows each command that is suggested."""
     if isinstance(screen, JsonScreen):
         click.echo(json_text(_ending_json(ending)))
         return
     run = ending.run
-    tail = f" --database {shlex.quote(database)}" if database else ""
     match run.status:
         case "completed":
             click.echo(click.style("completed", fg="green", bold=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ import click
 from stepwell.cli.exits import FAILED, USAGE, Refusal
 
 if TYPE_CHECKING:
-    from stepwell.engine import Engine
+    from stepwell.engine.engine import Engine
     from stepwell.engine.settings import Settings
     from stepwell.ports import Run, Wait
 
@@ -44,11 +45,27 @@ async def opened(
     database: str = "", *, start: Path | None = None, tools: Sequence[Path | str] = ()
 ) -> AsyncIterator[Engine]:
     """The engine on the database that the option, the environment or the settings name."""
-    from stepwell.engine import open_engine
+    from stepwell.engine.engine import open_engine
 
     settings = settings_at(start)
-    async with open_engine(database, settings=settings, tools=tools, on_busy=_tell_busy) as engine:
+    async with open_engine(_absolute(database), settings=settings, tools=tools, on_busy=_tell_busy) as engine:
         yield engine
+
+
+def _absolute(database: str) -> str:
+    from stepwell.engine.settings import absolute_database
+
+    try:
+        return absolute_database(database, Path.cwd()) if database else ""
+    except ValueError as error:
+        raise Refusal(f"--database: {error}") from None
+
+
+def database_tail(database: str, settings: Settings) -> str:
+    """What has to follow a command that is suggested, for it to find this database from this folder."""
+    used = _absolute(database) or settings.database
+    here = settings_at().database
+    return "" if used == here else f" --database {shlex.quote(database or used)}"
 
 
 def _tell_busy(*facts: object) -> None:

@@ -13,7 +13,7 @@ from stepwell.cli.command import Command
 
 if TYPE_CHECKING:
     from stepwell.definition.load import LoadedWorkflow
-    from stepwell.engine import Engine
+    from stepwell.engine.engine import Engine
     from stepwell.errors import Problem
 
 Json: TypeAlias = Any
@@ -97,6 +97,7 @@ def _refuse(problems: list[Problem], *, as_json: bool) -> int:
 
 async def _carry(engine: Engine, order: Order, loaded: LoadedWorkflow, value: Json) -> int:
     from stepwell.cli.follow import follow, tell_ending
+    from stepwell.cli.opening import database_tail
     from stepwell.cli.progress import Progress
     from stepwell.cli.screen import screen_for
 
@@ -105,7 +106,7 @@ async def _carry(engine: Engine, order: Order, loaded: LoadedWorkflow, value: Js
     screen = screen_for(Progress(workflow), as_json=order.as_json)
     screen.begin(handle.run_id, workflow.name or workflow.workflow)
     ending = await follow(engine, handle, screen, watch=order.watch)
-    tell_ending(ending, screen, database=order.database)
+    tell_ending(ending, screen, database_tail(order.database, engine.settings))
     return ending.code
 
 

@@ -9,12 +9,12 @@ import click
 
 from stepwell.cli import exits, options
 from stepwell.cli.command import Group
-from stepwell.cli.opening import find_run, opened, run_async
+from stepwell.cli.opening import database_tail, find_run, opened, run_async
 
 if TYPE_CHECKING:
     from stepwell.cli.follow import Ending
     from stepwell.cli.screen import Screen
-    from stepwell.engine import Engine
+    from stepwell.engine.engine import Engine
     from stepwell.ports import Run
 
 Json: TypeAlias = Any
@@ -124,7 +124,8 @@ def show(run: str, *, step: str, whole: bool, database: str, as_json: bool) -> N
 
             if step:
                 return print_steps(tree, step)
-            return print_run(tree, columns=_columns(), database=database, whole=whole)
+            tail = database_tail(database, engine.settings)
+            return print_run(tree, columns=_columns(), tail=tail, whole=whole)
 
     click.get_current_context().exit(run_async(work()))
 
@@ -181,7 +182,7 @@ async def _watch(engine: Engine, run: Run, *, as_json: bool, follow: bool, datab
     if isinstance(results[0], Exception):
         raise results[0]
     ending = await ending_of(engine, run.id, interrupted=stop.is_set())
-    tell_ending(ending, screen, database=database)
+    tell_ending(ending, screen, database_tail(database, engine.settings))
     return ending
 
 
@@ -226,7 +227,7 @@ async def carry_on(
         if found.status in FINAL or found.status == "suspended":
             ending = await ending_of(engine, found.id)
             click.echo(f"run {found.id} {'has ended' if found.status in FINAL else 'wants an operator'}", err=True)
-            tell_ending(ending, await _quiet(as_json=as_json), database=database)
+            tell_ending(ending, await _quiet(as_json=as_json), database_tail(database, engine.settings))
             return ending
     start, files = _project(found)
     async with opened(where, start=start, tools=[*files, *tools]) as engine:
@@ -236,9 +237,9 @@ async def carry_on(
         except Conflict:
             screen.say("another process carries this run on; following it")
             await screen.end()
-            return await _watch(engine, found, as_json=as_json, follow=stay, database=database, again=False)
+            return await _watch(engine, found, as_json=as_json, follow=stay, database=where, again=False)
         ending = await follow(engine, handle, screen, watch=stay)
-        tell_ending(ending, screen, database=database)
+        tell_ending(ending, screen, database_tail(where, engine.settings))
         return ending
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 
 
-def print_run(tree: RunTree, *, columns: int, database: str, whole: bool = False) -> int:
+def print_run(tree: RunTree, *, columns: int, tail: str = "", whole: bool = False) -> int:
     """The run's head, its steps, and how it stands."""
     run: Any = tree.run
     progress = Progress.of(tree, whole=whole)
@@ -37,11 +37,11 @@ def print_run(tree: RunTree, *, columns: int, database: str, whole: bool = False
     if run.status in {"queued", "running"}:
         click.echo(f"{run.status}" + (f" by {visible(run.owner)}" if run.owner else ""))
         if not run.owner:
-            click.echo(f"  carry it on: stepwell runs resume {run.id}")
+            click.echo(f"  carry it on: stepwell runs resume {run.id}{tail}")
     else:
         waits: Any = () if run.status in FINAL else tuple(wait for wait in tree.waits)
-        tell_ending(Ending(run, waits), PlainScreen(progress), database=database)
-    click.echo(f"  a step in full: stepwell runs show {run.id} --step STEP")
+        tell_ending(Ending(run, waits), PlainScreen(progress), tail)
+    click.echo(f"  a step in full: stepwell runs show {run.id} --step STEP{tail}")
     return exits.OK
 
 

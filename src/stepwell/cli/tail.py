@@ -13,7 +13,7 @@ from stepwell.ports import FINAL, PARKED
 
 if TYPE_CHECKING:
     from stepwell.cli.screen import Screen
-    from stepwell.engine import Engine
+    from stepwell.engine.engine import Engine
 
 Json: TypeAlias = Any
 
