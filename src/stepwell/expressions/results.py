@@ -58,7 +58,7 @@ def duration_text(value: timedelta) -> str:
 def as_json(value: Any, frame: Frame, indent: int | None = None) -> str:
     """JSON text with the characters as they are. Raises Fault (limit, eval, type)."""
     weight = weigh_tree(value, indent=indent or 0)
-    spend(frame, weight.values // 2 + weight.chars // CHARS_PER_UNIT + (weight.nesting if indent is not None else 0))
+    spend(frame, weight.values + weight.chars // CHARS_PER_UNIT + (weight.nesting if indent is not None else 0))
     text = dumps(value, ensure_ascii=False, indent=indent, default=_plain, allow_nan=False)
     if len(text) > JSON_CHARS:
         raise Fault("limit", f"JSON of more than {JSON_CHARS} characters")
@@ -81,7 +81,7 @@ class Weight(NamedTuple):
 
 def weigh_tree(value: Any, *, indent: int = 0) -> Weight:
     """
-    Counts a value, whether a timestamp or duration is in it, and bounds it.
+    Counts a value (an object counts twice), whether a timestamp or duration is in it, and bounds it.
 
     `indent` is the white space a level costs before each value. Raises Fault: limit when there are too many values,
     levels or characters; type or eval when it is not JSON.
@@ -95,7 +95,7 @@ def weigh_tree(value: Any, *, indent: int = 0) -> Weight:
             kind = known(type(item)) or kind_of(item)
             if kind in _CONTAINERS:
                 size = len(item)
-                room -= size
+                room -= size + (kind == "object")
                 nesting += size * len(stack)
                 if room < 0:
                     raise _too_big()

@@ -191,7 +191,7 @@ def _opening(names: frozenset[str]) -> re.Pattern[str]:
     """Finds the `{{` that open a reference; one expression, so that other braces cost nothing."""
     roots = "|".join(map(re.escape, (*ROOTS, *sorted(names))))
     functions = "|".join(map(re.escape, sorted(_CALLABLE)))
-    return re.compile(rf"\{{\{{(?=[\s(!\-]*+(?:(?:{roots})\b|(?:{functions})\s*\())")
+    return re.compile(rf"\{{\{{(?!\{{)[\s(!\-]*+(?:(?:{roots})\b|(?:{functions})\s*\()")
 
 
 def _before(text: str, at: int, floor: int) -> tuple[int, int]:
