@@ -7,7 +7,7 @@ import shlex
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from stepwell.ports import Run, Wait
 
 T = TypeVar("T")
+
+
+class _Named(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+N = TypeVar("N", bound=_Named)
 
 SHORTEST = 4
 """Characters that a shortened id must have."""
@@ -95,7 +103,7 @@ async def find_wait(engine: Engine, text: str) -> Wait:
         return _only(text, known, "approval", lambda wait: f"{wait.id} ({wait.path})", code=FAILED)
 
 
-def _only(text: str, known: Sequence[Any], word: str, shown: Callable[[Any], str], *, code: int) -> Any:
+def _only(text: str, known: Sequence[N], word: str, shown: Callable[[N], str], *, code: int) -> N:
     found = [one for one in known if one.id.startswith(text) or one.id.endswith(text)]
     if len(found) == 1:
         return found[0]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +16,7 @@ from stepwell.cli.text import json_text, visible
 
 if TYPE_CHECKING:
     from stepwell.errors import Problem
+    from stepwell.library.recipes import FileRecipes
 
 
 @click.command(
@@ -43,17 +46,34 @@ def validate(*, files: tuple[Path, ...], as_json: bool) -> None:
 
 
 def _problems(file: Path) -> list[Problem]:
-    from stepwell.cli.opening import settings_at
     from stepwell.definition.load import load_file
     from stepwell.errors import DefinitionError
     from stepwell.kinds import discover
-    from stepwell.library.recipes import FileRecipes
 
-    recipes = FileRecipes(file, settings_at(file.resolve().parent).recipes)
     try:
-        return list(load_file(file, kinds=discover(), recipes=recipes).warnings)
+        return list(load_file(file, kinds=discover(), recipes=_Recipes(file)).warnings)
     except DefinitionError as error:
         return error.problems
+
+
+class _Recipes:
+    """The recipes that a file sees, looked for when a check first asks."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @cached_property
+    def _found(self) -> FileRecipes:
+        from stepwell.cli.opening import settings_at
+        from stepwell.library.recipes import FileRecipes
+
+        return FileRecipes(self._file, settings_at(self._file.resolve().parent).recipes)
+
+    def names(self) -> Collection[str] | None:
+        return self._found.names()
+
+    def output_schema(self, recipe: str) -> dict[str, Any] | None:
+        return self._found.output_schema(recipe)
 
 
 def _print(file: Path, problems: list[Problem]) -> None:
