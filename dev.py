@@ -42,7 +42,9 @@ def example(arguments: list[str]) -> int:
     """Install Stepwell with the embedded models and run the example; the exit code is that of `stepwell run`."""
     given = ["--input", str(EXAMPLE / "ticket.json")] if "--input" not in arguments else []
     command = ["stepwell", "run", str(EXAMPLE / "workflow.yaml"), *given, *arguments]
-    return subprocess.call([uv(), "run", "--frozen", "--no-dev", "--extra", "local", *command], cwd=ROOT)
+    # Beside this file, so that the commands of the README find the run wherever the settings are.
+    here = {"STEPWELL_DATABASE": "sqlite:///./stepwell.db", **os.environ}
+    return subprocess.call([uv(), "run", "--frozen", "--no-dev", "--extra", "local", *command], cwd=ROOT, env=here)
 
 
 def test(arguments: list[str]) -> int:

@@ -26,7 +26,7 @@ def project(tmp_path, monkeypatch):
     """An empty working directory, with the ledger of refunds in it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRIAGE_LEDGER", str(tmp_path / "ledger.jsonl"))
-    monkeypatch.delenv("STEPWELL_DATABASE", raising=False)
+    monkeypatch.setenv("STEPWELL_DATABASE", f"sqlite:///{tmp_path}/stepwell.db")
     return tmp_path
 
 

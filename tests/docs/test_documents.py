@@ -70,6 +70,30 @@ def test_every_kind_of_failure_is_documented():
     assert set(re.findall(r"`([a-z_]+)`", text)) >= ERROR_KINDS
 
 
+def test_every_setting_and_its_variable_are_documented():
+    from stepwell.engine.settings import MODEL_KEYS, PROJECT_KEYS, known_variables
+
+    text = (ROOT / "docs/reference/settings.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `([a-zA-Z_.]+)` \| `([A-Z_]+)` \|", text, re.MULTILINE))
+    keys = [*(f"project.{key}" for key in PROJECT_KEYS), *(f"models.NAME.{key}" for key in MODEL_KEYS)]
+    assert rows == dict(zip(keys, known_variables(["name"]), strict=True))
+
+
+def test_every_command_is_documented_and_every_documented_command_exists():
+    import click
+
+    from stepwell.cli.app import stepwell
+
+    text = (ROOT / "docs/reference/cli.md").read_text("utf-8")
+    context = click.Context(stepwell)
+    commands = set(re.findall(r"^\| `stepwell ([a-z]+)", text, re.MULTILINE))
+    assert commands == set(stepwell.list_commands(context))
+    for group, command in re.findall(r"`stepwell ([a-z]+) ([a-z]+)", text):
+        found = stepwell.get_command(context, group)
+        assert isinstance(found, click.Group)
+        assert command in found.list_commands(context), f"{group} {command}"
+
+
 def test_every_exception_is_documented():
     from stepwell import errors
 
