@@ -1,4 +1,5 @@
-"""Field types that step kinds are written with: expressions, templates, durations, identifiers.
+"""
+Field types that step kinds are written with: expressions, templates, durations, identifiers.
 
 A field's validator raises `PydanticCustomError` whose context holds `code`, `hint` and `offset` (characters from the
 start of the scalar), so that the loader can point at the very character.
@@ -40,7 +41,8 @@ _LONGEST = 100 * 365 * 86400.0
 
 
 def seconds(value: Json) -> float:
-    """A duration in seconds from "500ms", "30s", "5m", "24h", "3d", ISO 8601 ("PT5M") or a number of seconds.
+    """
+    A duration in seconds from "500ms", "30s", "5m", "24h", "3d", ISO 8601 ("PT5M") or a number of seconds.
 
     Raises ValueError with a message that says what is accepted.
     """

@@ -1,4 +1,5 @@
-"""The order of a block: a sequence, or a graph of dependencies.
+"""
+The order of a block: a sequence, or a graph of dependencies.
 
 The law of the file: an order exists for every list of steps, also for a wrong one (what is unknown is left out), and
 nothing here recurses, so that a block of any length and shape takes linear time.
@@ -9,13 +10,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from stepwell.definition.step import Step
+if TYPE_CHECKING:
+    from stepwell.definition.step import Step
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How the steps of a block follow one another; all indexes are into the block as it was written.
+    """
+    How the steps of a block follow one another; all indexes are into the block as it was written.
 
     In a sequence each step that is in the flow depends on the one before it. What is kept aside for fallback or
     compensation is not in the flow and has no dependencies.
@@ -59,7 +63,8 @@ def _chain(in_flow: Sequence[bool]) -> list[tuple[int, ...]]:
 
 
 def kept_aside(steps: Iterable[Step]) -> dict[str, str]:
-    """Ids of the steps that leave the flow because a step of the block names them for fallback or compensation.
+    """
+    Ids of the steps that leave the flow because a step of the block names them for fallback or compensation.
 
     The value is the id of the step that names them first.
     """
@@ -80,7 +85,8 @@ def named_aside(step: Step) -> list[str]:
 
 
 def sorted_order(deps: Sequence[Sequence[int]], dependents: Sequence[Sequence[int]]) -> list[int]:
-    """The indexes so that each comes after what it depends on; what lies on or behind a cycle is missing.
+    """
+    The indexes so that each comes after what it depends on; what lies on or behind a cycle is missing.
 
     Kahn's algorithm (1962), in time linear in steps and dependencies.
     """

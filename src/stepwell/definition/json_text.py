@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepwell.definition.limits import DEEPEST, LONGEST_NUMBER, MOST_NODES
 from stepwell.definition.positions import Json, Node, Source, Span
-from stepwell.definition.suggest import shown
+from stepwell.definition.suggest import described, shown
 
 if TYPE_CHECKING:
     from stepwell.definition.report import Report, TooWrong
@@ -71,7 +71,8 @@ class _Scanner:
 
     def _comma(self, char: str, closing: str) -> None:
         if char != ",":
-            raise self._wrong(f"a comma or {closing} is missing before this" if char else f"{closing} is missing at the end")
+            what = f"a comma or {closing} is missing before this" if char else f"{closing} is missing at the end"
+            raise self._wrong(what)
         comma = self.index
         self.index += 1
         if self._space() == closing:
@@ -94,7 +95,7 @@ class _Scanner:
         self.count += 1
         if self.count > MOST_NODES:
             raise self._wrong(f"the file has more than {MOST_NODES:,} values", "split the workflow", code="size")
-        if char == "{" or char == "[":
+        if char in {"{", "["}:
             if len(self.open) >= DEEPEST:
                 raise self._wrong(f"nested more than {DEEPEST} levels deep", code="depth")
             self.index += 1
@@ -118,7 +119,7 @@ class _Scanner:
         node.under(parent, key, *self.source.place(index))
         if key in parent.value:
             first = parent.value[key]
-            message = f"the key {shown(key)} is written twice; first at line {first.key_line}, column {first.key_column}"
+            message = f"the key {shown(key)} is written twice; first at {described(first.key_place)}"
             self.report.at(node, "duplicate_key", message, "keep one of them", key=True)
         else:
             parent.value[key] = node
@@ -133,14 +134,16 @@ class _Scanner:
         if "\\" in text:
             text = _ESCAPE.sub(lambda escape: self._escaped(escape, start), text)
         if _SURROGATE.search(text):
-            raise self._wrong("half of a character (a lone surrogate) in this text", "remove it, or write the pair", start)
+            message = "half of a character (a lone surrogate) in this text"
+            raise self._wrong(message, "remove it, or write the pair", start)
         return text
 
     def _escaped(self, escape: re.Match[str], start: int) -> str:
         high, low, simple = escape.groups()
         if simple is not None:
             if simple not in _SIMPLE:
-                raise self._wrong(f"\\{simple} is no escape of JSON", 'a backslash is written "\\\\"', start + 1 + escape.start())
+                place = start + 1 + escape.start()
+                raise self._wrong(f"\\{simple} is no escape of JSON", 'a backslash is written "\\\\"', place)
             return _SIMPLE[simple]
         code = int(high, 16)
         if low is None:

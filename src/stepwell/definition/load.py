@@ -1,4 +1,5 @@
-"""Loading definitions: text in, a workflow out, or every problem of the text at once.
+"""
+Loading definitions: text in, a workflow out, or every problem of the text at once.
 
 The law of the file: a definition that loads has passed every check; loading executes nothing and opens no socket.
 """
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoadedWorkflow:
-    """A checked workflow.
+    """
+    A checked workflow.
 
     `data` is plain JSON in canonical words, which `from_data` reads; `digest` (SHA-256, hexadecimal) is the identity of
     what it does; `warnings` are problems of severity warning and note.
@@ -51,7 +53,8 @@ class _NoKinds:
 
 
 def load_text(text: str, *, file: str = "", kinds: Kinds, recipes: Recipes | None = None) -> LoadedWorkflow:
-    """Load a workflow from YAML, or from JSON if `file` ends in .json or the text begins with a brace.
+    """
+    Load a workflow from YAML, or from JSON if `file` ends in .json or the text begins with a brace.
 
     Raises DefinitionError with all problems.
     """
@@ -72,7 +75,8 @@ def load_file(path: str | PathLike[str], *, kinds: Kinds, recipes: Recipes | Non
 
 
 def from_data(data: dict[str, Json], kinds: Kinds) -> Workflow:
-    """The workflow of `LoadedWorkflow.data`, which was checked when it was loaded.
+    """
+    The workflow of `LoadedWorkflow.data`, which was checked when it was loaded.
 
     Raises pydantic's ValidationError for data that no loader made, or whose kinds are not installed.
     """
@@ -106,7 +110,7 @@ def _composed(text: str, report: Report, what: str) -> Node:
     try:
         if len(text) > LARGEST_FILE or len(text.encode(errors="replace")) > LARGEST_FILE:
             raise report.stop((1, 1), "size", f"the file is larger than {LARGEST_FILE // 1_000_000} MB", "split it")
-        root = (json_text if is_json else yaml_text).compose(text, report)
+        root: Node = (json_text if is_json else yaml_text).compose(text, report)
         if not isinstance(root.value, dict):
             hint = f"begin with  {what}: its-id"
             raise report.stop(root.place(), "type", f"a {what} is an object, this is {noun(root.value)}", hint)

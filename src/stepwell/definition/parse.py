@@ -1,4 +1,5 @@
-"""From canonical data to models: whole if it is right, and as much of it as there is if it is not.
+"""
+From canonical data to models: whole if it is right, and as much of it as there is if it is not.
 
 The law of the file: a broken part never hides another problem; what could be read of it stays, so that the checks can
 go on, and everything that was wrong with it is kept with its place.
@@ -39,7 +40,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[M]):
-    """A model and what was wrong with it.
+    """
+    A model and what was wrong with it.
 
     `broken` holds the identities of the steps that are only partly there; `suspects` are ids that may exist in what
     could not be read, and that nobody should be told are unknown.
@@ -65,6 +67,7 @@ class _Salvage:
     """Builds what can be built; each object is read once, however often pydantic asks."""
 
     def __init__(self, data: dict[str, Json], kinds: Kinds, names: frozenset[str]) -> None:
+        self.kinds = kinds
         self.context = {"kinds": kinds, "names": names, "salvage": self}
         self.faults: list[Fault] = []
         self.broken: set[int] = set()
@@ -79,7 +82,8 @@ class _Salvage:
         return found
 
     def _step(self, value: dict[str, Json]) -> Step:
-        kind = self.context["kinds"].get(word) if isinstance(word := value.get("type"), str) else None  # type: ignore[attr-defined] -- the registry
+        word = value.get("type")
+        kind = self.kinds.get(word) if isinstance(word, str) else None
         if kind is not None:
             return cast("Step", self.build(kind, value))
         where = self._places.get(id(value), ())
@@ -88,7 +92,7 @@ class _Salvage:
         except PydanticCustomError as error:
             self._fault(UnknownStep, where, _custom(error, value))
         self.suspects.update(_ids(value))
-        return self._partial(UnknownStep, value, {"type"})
+        return cast("Step", self._partial(UnknownStep, value, {"type"}))
 
     def build(self, model: type[BaseModel], value: dict[str, Json]) -> BaseModel:
         where = self._places.get(id(value), ())
@@ -99,7 +103,7 @@ class _Salvage:
         for details in errors:
             self._fault(model, where, details)
         bad = {details["loc"][0] for details in errors if details["loc"]}
-        return self._partial(model, value, bad)
+        return cast("BaseModel", self._partial(model, value, bad))
 
     def _fault(self, model: type[BaseModel], where: Location, details: Details) -> None:
         self.faults.append(Fault(model, where, details))
@@ -128,7 +132,7 @@ class _Salvage:
 @cache
 def _adapter(model: type[BaseModel], name: str) -> TypeAdapter[Any]:
     field = model.model_fields[name]
-    annotation = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    annotation: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     return TypeAdapter(annotation)
 
 

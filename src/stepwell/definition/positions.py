@@ -1,4 +1,5 @@
-"""Composed nodes: plain data that still knows where each key and value was written.
+"""
+Composed nodes: plain data that still knows where each key and value was written.
 
 The law of the file: a node is never changed once it is composed, so that aliases may share what is below it; whoever
 rewrites a definition makes new nodes that keep the place of the old ones.
@@ -59,7 +60,8 @@ class Span:
 
 
 class Node:
-    """A value with its place. `parent` and `key` are those of the file as it was written.
+    """
+    A value with its place. `parent` and `key` are those of the file as it was written.
 
     `value` is a scalar, a list of nodes, or a dict of nodes; `key_line` is 0 where no key was written.
     """
@@ -77,7 +79,7 @@ class Node:
         self.key_column = 0
 
     def under(self, parent: Node, key: str | int, line: int = 0, column: int = 0) -> Node:
-        """This node, newly composed, as the child of `parent` whose key is written at a line and column."""
+        """The node itself, newly composed, as the child of `parent` whose key is written at a line and column."""
         self.parent, self.key, self.key_line, self.key_column = parent, key, line, column
         return self
 
@@ -147,7 +149,8 @@ class Positions:
         self.root = root
 
     def find(self, where: Location) -> tuple[Node | None, Location]:
-        """The deepest node that exists on the way to `where`, and what of the way is left.
+        """
+        The deepest node that exists on the way to `where`, and what of the way is left.
 
         The first of a list may have been written without the list, as `on_error: fail` is.
         """

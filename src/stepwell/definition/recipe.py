@@ -42,7 +42,7 @@ def _text(value: Json) -> Json:
 
 
 class RecipeDefinition(BaseModel):
-    """A recipe. In `system` and `prompt`, `{{name}}` of an input is written `{{workflow_input.name}}` or `{{input.name}}`."""
+    """A recipe. In `system` and `prompt` an input is written `{{workflow_input.name}}` or `{{input.name}}`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -63,7 +63,8 @@ class RecipeDefinition(BaseModel):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if self.task == "classify" and not self.labels:
-            raise PydanticCustomError("recipe", "a classify recipe needs `labels`", {"hint": "labels: {refund: {description: ...}}"})
+            hint = "labels: {refund: {description: ...}}"
+            raise PydanticCustomError("recipe", "a classify recipe needs `labels`", {"hint": hint})
         if self.prompt is None:
             raise PydanticCustomError("recipe", "a recipe needs a `prompt`", {"hint": 'prompt: "{{input.text}}"'})
         return self

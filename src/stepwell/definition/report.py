@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stepwell.definition.positions import Location, Node, Positions, pointer_of
+from stepwell.definition.suggest import described
 from stepwell.errors import DefinitionError, Problem, Severity
 
 if TYPE_CHECKING:
@@ -16,10 +17,11 @@ MOST_PROBLEMS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem at a location of the canonical data, before the location has become a line and a column.
+    """
+    A problem at a location of the canonical data, before the location has become a line and a column.
 
     `offset` counts characters inside a text; `key` points at the key rather than the value. `other` is the location of
-    a second part, whose line and column take the place of `{place}` in the message.
+    a second part, whose line and column take the place of `{place}` in the message ("line 3, column 5").
     """
 
     code: str
@@ -64,7 +66,7 @@ class Report:
             pointer = (node.pointer if node else "") + pointer_of(rest)
             message = found.message
             if found.other is not None:
-                message = message.replace("{place}", "at line {}, column {}".format(*positions.place(found.other)))
+                message = message.replace("{place}", described(positions.place(found.other)))
             self.add(Problem(found.severity, found.code, message, found.hint, "", line, column, pointer))
 
     @property

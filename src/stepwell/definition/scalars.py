@@ -1,4 +1,5 @@
-"""Which character of the file each character of a scalar's value comes from.
+"""
+Which character of the file each character of a scalar's value comes from.
 
 Block scalars follow the scanner of YAML 1.2 (chapters 7 and 8: flow folding, block chomping and folding).
 """

@@ -63,7 +63,8 @@ def _said(group: list[tuple[Location, Fault]]) -> Iterator[Finding]:
     wanted = list(dict.fromkeys(_wanted(fault.details) for _, fault in chosen))
     if len(wanted) > 1 and all(wanted):
         where, fault = chosen[0]
-        yield Finding("type", f"{_field(where)}{_either(wanted)} is wanted, this is {noun(fault.details['input'])}", where)
+        message = f"{_field(where)}{_either(wanted)} is wanted, this is {noun(fault.details['input'])}"
+        yield Finding("type", message, where)
         return
     for where, fault in chosen:
         yield from _finding(where, fault)
@@ -169,7 +170,8 @@ def _pattern(where: Location, details: Details) -> Finding:
     key = "[key]" in details["loc"]
     message = f"{shown(value)} is not an id" if value != "" else "an id is not empty"
     if where and where[-1] == "as":
-        return Finding("id", f"{shown(value)} is not a name", where, "letters, digits and _, not beginning with a digit")
+        hint = "letters, digits and _, not beginning with a digit"
+        return Finding("id", f"{shown(value)} is not a name", where, hint)
     return Finding("id", message, where, _WORKFLOW_ID if lower else _STEP_ID, key=key)
 
 
@@ -180,16 +182,16 @@ def _general(where: Location, details: Details) -> tuple[str, str]:
         words = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
         return f"{field}{shown(value)} is not one of: {', '.join(words)}", did_you_mean(str(value), words)
     if kind in _BOUNDS:
-        name, words = _BOUNDS[kind]
+        name, phrase = _BOUNDS[kind]
         bound = context[name]
-        wanted = words.format(int(bound) if bound == int(bound) else bound)
+        wanted = phrase.format(int(bound) if bound == int(bound) else bound)
         return f"{field}{wanted} is wanted, this is {shown(value)}", ""
     if kind == "too_short":
         return f"{field.removesuffix(': ')} is empty", "add at least one"
     if kind == "string_too_long":
         return f"{field}at most {context['max_length']} characters are wanted", ""
-    if wanted := _wanted(details):
-        hint = "quote it" if wanted == "text" and isinstance(value, int | float | bool) else ""
-        return f"{field}{wanted} is wanted, this is {noun(value)}", hint
+    if wants := _wanted(details):
+        hint = "quote it" if wants == "text" and isinstance(value, int | float | bool) else ""
+        return f"{field}{wants} is wanted, this is {noun(value)}", hint
     text = details["msg"].removeprefix("Value error, ").removeprefix("Input should ")
     return f"{field}{text[:1].lower()}{text[1:]}", ""

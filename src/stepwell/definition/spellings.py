@@ -1,4 +1,5 @@
-"""The one place that knows the words of the two source designs: it rewrites nodes in canonical words.
+"""
+The one place that knows the words of the two source designs: it rewrites nodes in canonical words.
 
 The law of the file: only what a spelling can mean is translated, never what people wrote as data (arguments, schemas,
 values); every node keeps the place where it was written.
@@ -10,12 +11,12 @@ import re
 from typing import TYPE_CHECKING
 
 from stepwell.definition.mappings import canonical_inputs
-from stepwell.definition.positions import Json, Node
-from stepwell.definition.suggest import noun, shown
+from stepwell.definition.suggest import noun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stepwell.definition.positions import Json, Node
     from stepwell.definition.report import Report
     from stepwell.definition.step import Kinds
 
@@ -146,7 +147,8 @@ class _Translation:
                 steps.append(self._step(element, steps))
             else:
                 hint = "write - id: its-id and type: its-type"
-                self.report.at(element, "type", f"a step is an object with id and type, this is {noun(element.value)}", hint)
+                message = f"a step is an object with id and type, this is {noun(element.value)}"
+                self.report.at(element, "type", message, hint)
         return node.holding(steps)
 
     def _step(self, node: Node, before: list[Node]) -> Node:
@@ -194,7 +196,8 @@ class _Translation:
             if word in found and word == "condition" and "when" not in found:
                 found["when"] = inner
             elif word in found:
-                self.report.at(inner, "conflict", f"`{word}` is given as well, outside `config`", "keep one of them", key=True)
+                message = f"`{word}` is given as well, outside `config`"
+                self.report.at(inner, "conflict", message, "keep one of them", key=True)
             else:
                 found[word] = inner
 
@@ -232,7 +235,8 @@ class _Translation:
             found["on_error"] = rule.holding(rule.mapping | {"step": step})
         else:
             hint = "write error_strategy: fallback"
-            self.report.at(step, "conflict", f"`fallback_step` means nothing beside on_error: {shown(plain_word(rule))}", hint)
+            word = rule.value if isinstance(rule.value, str) else "a rule"
+            self.report.at(step, "conflict", f"`fallback_step` means nothing beside on_error: {word}", hint)
 
     def _rules(self, node: Node) -> Node:
         if isinstance(node.value, list):
@@ -274,11 +278,6 @@ class _Translation:
             return node.holding({key: change(inner) for key, inner in node.mapping.items()})
         return node.holding([change(inner) for inner in node.items]) if isinstance(node.value, list) else node
 
-
-
-def plain_word(node: Node) -> Json:
-    """A rule as a word, for messages."""
-    return node.value if isinstance(node.value, str) else "a rule"
 
 
 def _written(root: Node) -> set[str]:

@@ -1,4 +1,5 @@
-"""Steps and blocks: what a definition consists of, before anything is said about doing it.
+"""
+Steps and blocks: what a definition consists of, before anything is said about doing it.
 
 The law of the file: whoever walks a definition (checks, compiler, plans, pictures) does so through `blocks()` and
 `texts()`, so a new kind of step needs no change there.
@@ -44,7 +45,8 @@ class NoRecipes:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A nested list of steps and how it lies in its step.
+    """
+    A nested list of steps and how it lies in its step.
 
     `where` locates it in the step's own data; `segment` is its part of the path ("" where it has none); `exports` says
     whether its steps are visible after the container; `certain` whether it surely runs when the container does;
@@ -65,7 +67,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """An expression or template of a step, with where it stands and what else it may see.
+    """
+    An expression or template of a step, with where it stands and what else it may see.
 
     `inner` means that it sees what the step's block sees (`until`, the loop's `output`); `item` that it sees the loop's
     item but no step of the block (`key`); `roots` are further roots
@@ -193,7 +196,7 @@ def _step(value: Json, info: ValidationInfo) -> Json:
 
 
 def read_step(value: Json, context: Mapping[str, Json]) -> Step:
-    """The step that an object describes. Raises pydantic's ValidationError, or PydanticCustomError for no known kind."""
+    """The step that an object describes. Raises ValidationError of pydantic, PydanticCustomError for no known kind."""
     if not isinstance(value, dict):
         raise PydanticCustomError("step", "a step is an object with id and type", {"hint": "", "code": "step_shape"})
     kinds: Kinds = context["kinds"]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _CHARS = 40
 _CANDIDATES = 2000
 _SYNONYMS = {
     "args": "arguments", "params": "arguments", "parameters": "arguments", "if": "when", "deps": "depends_on",
     "needs": "depends_on", "depends": "depends_on", "after": "depends_on", "foreach": "over", "for_each": "over",
-    "items": "over", "in": "over", "retries": "retry", "inputs": "arguments", "input": "inputs", "output": "output_schema",
+    "items": "over", "in": "over", "retries": "retry", "inputs": "arguments", "input": "inputs",
+    "output": "output_schema",
     "schema": "output_schema", "body": "steps", "do": "steps", "max_rounds": "max_iterations", "delay": "for",
-    "duration": "for", "seconds": "for", "text": "content", "instructions": "system", "message": "prompt", "llm": "llm_call",
+    "duration": "for", "seconds": "for", "text": "content", "instructions": "system", "message": "prompt",
+    "llm": "llm_call",
     "prompt": "llm_call", "tool": "tool_call", "function": "tool_call", "if_else": "condition", "switch": "condition",
     "foreach_loop": "loop", "for": "loop", "while": "loop", "sleep": "wait", "human": "approval", "assign": "set",
     "id": "workflow", "stop": "end", "vars": "values",
@@ -24,6 +28,11 @@ def shown(value: Any) -> str:
     """A value for a message: at most 40 characters, quoted if it is text."""
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= _CHARS else f"{text[: _CHARS - 1]}…"
+
+
+def described(place: tuple[int, int]) -> str:
+    """A line and column for a message."""
+    return f"line {place[0]}, column {place[1]}"
 
 
 def noun(value: Any) -> str:

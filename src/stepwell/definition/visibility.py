@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from stepwell.definition.fields import Expression, Template, Value
 from stepwell.definition.step import Location, Step, Text
-from stepwell.definition.workflow import Workflow
-from stepwell.expressions import Ref
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepwell.definition.workflow import Workflow
+    from stepwell.expressions import Ref
 
 BlockKey: TypeAlias = tuple[str, Location]
 """A container's id, and where the block lies in it."""
@@ -40,7 +43,8 @@ def references(workflow: Workflow) -> dict[str, frozenset[str]]:
 
 
 def exports(workflow: Workflow) -> dict[BlockKey, tuple[str, ...]]:
-    """For every nested block, the ids inside it that texts outside it refer to, in written order.
+    """
+    For every nested block, the ids inside it that texts outside it refer to, in written order.
 
     Steps below a loop of the block are not among them: they are visible in their iteration only.
     """

@@ -1,4 +1,5 @@
-"""YAML 1.2, strictly, composed from the events of libyaml to nodes that know their places.
+"""
+YAML 1.2, strictly, composed from the events of libyaml to nodes that know their places.
 
 The law of the file: only plain JSON data results, whatever the text; nothing is constructed, and no alias makes the
 result larger than `MOST_NODES`.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import yaml
 from yaml.events import (
@@ -26,15 +27,18 @@ from yaml.events import (
 
 from stepwell.definition.limits import DEEPEST, LONGEST_NUMBER, MOST_NODES
 from stepwell.definition.positions import Json, Node, Source, Span, Style
-from stepwell.definition.suggest import shown
+from stepwell.definition.suggest import described, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from yaml._yaml import Mark as CMark
     from yaml.error import Mark
     from yaml.events import Event, NodeEvent
 
     from stepwell.definition.report import Report
+
+    AnyMark: TypeAlias = Mark | CMark | None
 
 _STYLES: dict[str | None, Style] = {
     None: "plain", "": "plain", "'": "single", '"': "double", "|": "literal", ">": "folded"
@@ -43,6 +47,8 @@ _WORDS: dict[str, Json] = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
 }  # fmt: skip
+_MERGED = "<<\0"
+"""The key of what a merge key would have merged; no text can hold it."""
 _NUMBER_START = frozenset("-.0123456789")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"-?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -101,17 +107,21 @@ class _Composer:
 
     def compose(self) -> Node:
         for event in self._events():
-            kind = type(event)
-            if kind is ScalarEvent:
-                self._scalar(event)  # type: ignore[arg-type] -- its type was compared
-            elif kind is MappingStartEvent or kind is SequenceStartEvent:
-                self._start(event, {} if kind is MappingStartEvent else [])  # type: ignore[arg-type] -- as above
-            elif kind is MappingEndEvent or kind is SequenceEndEvent:
-                self._end()
-            elif kind is AliasEvent:
-                self._alias(event)  # type: ignore[arg-type] -- as above
-            elif kind is DocumentStartEvent:
-                self._document(event)  # type: ignore[arg-type] -- as above
+            match event:
+                case ScalarEvent():
+                    self._scalar(event)
+                case MappingStartEvent():
+                    self._start(event, {})
+                case SequenceStartEvent():
+                    self._start(event, [])
+                case MappingEndEvent() | SequenceEndEvent():
+                    self._end()
+                case AliasEvent():
+                    self._alias(event)
+                case DocumentStartEvent():
+                    self._document(event)
+                case _:
+                    pass
         if self.root is None:
             raise self.report.stop((1, 1), "empty", "the file is empty", "a workflow begins with  workflow: its-id")
         return self.root
@@ -133,7 +143,10 @@ class _Composer:
         lead = line[: len(line) - len(line.lstrip())]
         if "\t" in lead or "'\\t'" in problem or line[place[1] - 1 : place[1]] == "\t":
             column = line.index("\t") + 1 if "\t" in line else place[1]
-            return self.report.stop((place[0], column), "yaml", "a tab where only spaces may stand", "indent with spaces")
+            message = "a tab where only spaces may stand"
+            return self.report.stop((place[0], column), "yaml", message, "indent with spaces")
+        if "maximum nesting" in problem:
+            return self._too_deep(place)
         context = f" ({error.context})" if error.context else ""
         return self.report.stop(place, "yaml", f"{problem}{context}", _yaml_hint(problem))
 
@@ -144,8 +157,8 @@ class _Composer:
             raise self.report.stop(place, "yaml", "a second document begins here", "one file holds one definition")
         version = event.version
         if version is not None and version != (1, 2):
-            text = ".".join(map(str, version))
-            self.report.stop(place, "yaml", f"this file declares YAML {text}", "definitions are YAML 1.2; remove the line")
+            message = f"this file declares YAML {'.'.join(map(str, version))}"
+            self.report.stop(place, "yaml", message, "definitions are YAML 1.2; remove the line")
         if event.tags:
             self.report.stop(place, "yaml", "tags are not used in definitions", "remove the %TAG line")
 
@@ -184,8 +197,7 @@ class _Composer:
         return bool(self.open) and isinstance(self.open[-1].node.value, dict) and self.open[-1].key is None
 
     def _scalar(self, event: ScalarEvent) -> None:
-        mark = event.start_mark
-        place = (mark.line + 1, mark.column + 1)
+        place = _place(event.start_mark)
         if event.tag is not None:
             self._untagged(event, place)
         if self._key_wanted():
@@ -193,7 +205,7 @@ class _Composer:
             return
         self._counted(place)
         style = _STYLES[event.style]
-        span = Span(self.source, mark.index, event.end_mark.index, style)
+        span = Span(self.source, _index(event.start_mark), _index(event.end_mark), style)
         value = self._resolved(event.value, place) if style == "plain" else event.value
         node = Node(value, *place, span=span)
         if event.anchor:
@@ -205,6 +217,7 @@ class _Composer:
         plain = _STYLES[event.style] == "plain"
         if plain and key == "<<":
             self.report.stop(place, "yaml", "merge keys (<<) are not part of YAML 1.2", "write the keys out")
+            key = _MERGED
         elif plain and key in {"", "~"}:
             self.report.stop(place, "yaml", "this entry has no key", 'quote it if it is meant: ""')
         if event.anchor:
@@ -237,14 +250,15 @@ class _Composer:
 
     def _alias(self, event: AliasEvent) -> None:
         place = _place(event.start_mark)
-        found = self.anchors.get(event.anchor)
+        name = event.anchor or ""
+        found = self.anchors.get(name)
         if found is None:
-            raise self.report.stop(place, "yaml", f"there is no anchor &{event.anchor} before this", "")
+            raise self.report.stop(place, "yaml", f"there is no anchor &{name} before this", "")
         if found.node is None:
-            raise self.report.stop(place, "yaml", f"*{event.anchor} stands inside what it stands for", "write it out")
+            raise self.report.stop(place, "yaml", f"*{name} stands inside what it stands for", "write it out")
         if self._key_wanted():
             self.report.stop(place, "yaml", "an alias cannot be a key", "write the key out")
-            self.open[-1].key = (event.anchor, *place)
+            self.open[-1].key = (name, *place)
             return
         if len(self.open) + found.height > DEEPEST:
             raise self._too_deep(place)
@@ -266,9 +280,11 @@ class _Composer:
         key, line, column = holder.key
         holder.key = None
         node.under(parent, key, line, column)
+        if key == _MERGED:
+            return
         if key in parent.value:
             first = parent.value[key]
-            message = f"the key {shown(key)} is written twice; first at line {first.key_line}, column {first.key_column}"
+            message = f"the key {shown(key)} is written twice; first at {described(first.key_place)}"
             self.report.at(node, "duplicate_key", message, "keep one of them", key=True)
         else:
             parent.value[key] = node
@@ -279,8 +295,14 @@ class _Composer:
             self.report.stop(place, "yaml", f"tags are not used in definitions: {shown(tag)}", "remove the tag")
 
 
-def _place(mark: Mark) -> tuple[int, int]:
+def _place(mark: AnyMark) -> tuple[int, int]:
+    assert mark is not None, "libyaml marks every event"
     return mark.line + 1, mark.column + 1
+
+
+def _index(mark: AnyMark) -> int:
+    assert mark is not None, "libyaml marks every event"
+    return mark.index
 
 
 def _yaml_hint(problem: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from stepwell.definition.check.approvals import check_approvals
 from stepwell.definition.check.graph import check_graph
 from stepwell.definition.check.performed import check_performed
@@ -11,11 +13,13 @@ from stepwell.definition.check.references import check_recipe_texts, check_refer
 from stepwell.definition.check.schemas import check_recipe_schemas, check_schemas
 from stepwell.definition.check.structure import check_structure
 from stepwell.definition.check.survey import survey
-from stepwell.definition.parse import Parsed
-from stepwell.definition.recipe import RecipeDefinition
-from stepwell.definition.report import Finding
-from stepwell.definition.step import Recipes
-from stepwell.definition.workflow import Workflow
+
+if TYPE_CHECKING:
+    from stepwell.definition.parse import Parsed
+    from stepwell.definition.recipe import RecipeDefinition
+    from stepwell.definition.report import Finding
+    from stepwell.definition.step import Recipes
+    from stepwell.definition.workflow import Workflow
 
 
 def check(parsed: Parsed[Workflow], recipes: Recipes) -> list[Finding]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stepwell.definition.check.survey import StepSite, Survey
 from stepwell.definition.report import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepwell.definition.check.survey import StepSite, Survey
 
 
 def check_approvals(survey: Survey) -> Iterator[Finding]:
@@ -23,10 +26,8 @@ def _approval(site: StepSite) -> Iterator[Finding]:
         hint = "name roles, departments or users, or leave `approvers` out"
         yield Finding("approval", "nobody can decide this: `approvers` names nobody", (*site.where, "approvers"), hint)
     if "on_expire" in step.model_fields_set and getattr(step, "expires_in", None) is None:
-        hint = "add expires_in: 7d"
-        yield Finding(
-            "approval", "`on_expire` never applies: the approval does not expire", (*site.where, "on_expire"), hint, "warning"
-        )
+        message = "`on_expire` never applies: the approval does not expire"
+        yield Finding("approval", message, (*site.where, "on_expire"), "add expires_in: 7d", "warning")
     if getattr(step, "allow_requester", False) and approvers is None:
         message = "`allow_requester` changes nothing without `approvers`: the requester may decide anyway"
         yield Finding("approval", message, (*site.where, "allow_requester"), "", "note")

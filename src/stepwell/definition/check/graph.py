@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from stepwell.definition.check.survey import BlockSite, StepSite, Survey
 from stepwell.definition.graph import cycles, kept_aside
 from stepwell.definition.report import Finding
 from stepwell.definition.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepwell.definition.check.survey import BlockSite, StepSite, Survey
 
 _SHOWN = 12
 
@@ -35,7 +39,8 @@ def _unknown(
 ) -> Finding:
     found = homes.get(name)
     if found is None:
-        return Finding("dependency", f"there is no step '{name}'", where, did_you_mean(name, ids, "steps of this block"))
+        hint = did_you_mean(name, ids, "steps of this block")
+        return Finding("dependency", f"there is no step '{name}'", where, hint)
     if found in site.holders():
         return Finding("dependency", f"'{name}' is the step that this one lies in", where, "it need not be named")
     around = next((holder for holder in found.holders() if holder.step.id in ids), None)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from stepwell.definition.check.survey import BlockSite, StepSite, Survey
+from typing import TYPE_CHECKING
+
 from stepwell.definition.graph import kept_aside
+
+if TYPE_CHECKING:
+    from stepwell.definition.check.survey import BlockSite, StepSite, Survey
 
 
 class OrderHints:
@@ -24,7 +28,8 @@ class OrderHints:
             return "this step lies inside it, so it has not ended yet"
         loop = _closing(target, site)
         if loop is not None:
-            return f"steps of a loop are visible inside the same iteration only; use step.{loop.step.id}, its list of outputs"
+            name = loop.step.id
+            return f"steps of a loop are visible inside the same iteration only; use step.{name}, its list of outputs"
         if target.step.id in kept_aside(other.step for other in target.home.steps):
             return "it runs only in place of the step that names it; use that step's output"
         return _by_order(target, site) if site else ""

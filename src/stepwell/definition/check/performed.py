@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from stepwell.definition.check.survey import StepSite, Survey
-from stepwell.definition.policy import ErrorRule
 from stepwell.definition.report import Finding
-from stepwell.definition.step import Location
 from stepwell.definition.visibility import refs_of
-from stepwell.definition.workflow import Workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepwell.definition.check.survey import StepSite, Survey
+    from stepwell.definition.policy import ErrorRule
+    from stepwell.definition.step import Location
+    from stepwell.definition.workflow import Workflow
 
 _STRATEGIES = {
     "fallback": "the strategy `fallback`",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from stepwell.definition.check.survey import StepSite, Survey
 from stepwell.definition.graph import upstream
 from stepwell.definition.policy import ERROR_KINDS, ErrorRule, RetryPolicy
 from stepwell.definition.report import Finding
-from stepwell.definition.step import Location
 from stepwell.definition.suggest import close, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepwell.definition.check.survey import StepSite, Survey
+    from stepwell.definition.step import Location
 
 
 def check_policies(survey: Survey) -> Iterator[Finding]:
@@ -32,7 +36,8 @@ def _retry(retry: RetryPolicy, where: Location) -> Iterator[Finding]:
     yield from _kinds(retry.on or (), (*where, "on"))
     yield from _kinds(retry.unless, (*where, "unless"))
     if retry.on == ():
-        yield Finding("policy", "nothing is retried: `on` is empty", (*where, "on"), "name kinds, or leave it out", "warning")
+        hint = "name kinds, or leave it out"
+        yield Finding("policy", "nothing is retried: `on` is empty", (*where, "on"), hint, "warning")
     both = sorted(set(retry.on or ()) & set(retry.unless))
     if both:
         message = f"'{both[0]}' is both in `on` and in `unless`; it is not retried"
@@ -45,8 +50,8 @@ def _retry(retry: RetryPolicy, where: Location) -> Iterator[Finding]:
 def _kinds(kinds: tuple[str, ...], where: Location) -> Iterator[Finding]:
     """Tools may have kinds of their own, so an unknown one is a warning, and only if it looks misspelt."""
     for index, kind in enumerate(kinds):
-        near = close(kind, sorted(ERROR_KINDS)) if kind not in ERROR_KINDS else ""
         if kind not in ERROR_KINDS:
+            near = close(kind, sorted(ERROR_KINDS))
             hint = f"did you mean '{near}'?" if near else "kinds of your own tools are fine"
             yield Finding("policy", f"'{kind}' is no error kind of Stepwell", (*where, index), hint, "warning")
 
@@ -108,6 +113,7 @@ def _compensation(site: StepSite, survey: Survey) -> Iterator[Finding]:
     if compensate is None:
         return
     if not isinstance(compensate, dict) or not compensate.keys() <= {"step", "steps"} or len(compensate) != 1:
-        yield Finding("policy", "`compensate` is {steps: [...]} or {step: its-id}", where, "write compensate: {step: its-id}")
+        hint = "write compensate: {step: its-id}"
+        yield Finding("policy", "`compensate` is {steps: [...]} or {step: its-id}", where, hint)
     elif isinstance(name := compensate.get("step"), str):
         yield from _target(name, site, survey, (*where, "step"))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from stepwell.definition.check.survey import Survey
 from stepwell.definition.report import Finding
-from stepwell.definition.step import Recipes
 from stepwell.definition.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepwell.definition.check.survey import Survey
+    from stepwell.definition.step import Recipes
 
 
 def check_recipes(survey: Survey, recipes: Recipes) -> Iterator[Finding]:

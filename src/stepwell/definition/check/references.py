@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from stepwell.definition.check.order_hints import OrderHints
-from stepwell.definition.check.survey import BlockSite, StepSite, Survey
 from stepwell.definition.check.visible import Frame, Shapes, Visible, frames
 from stepwell.definition.fields import Expression, Template, Value
-from stepwell.definition.recipe import RecipeDefinition
 from stepwell.definition.report import Finding
 from stepwell.definition.step import Location, Recipes, Schema, Text
 from stepwell.definition.visibility import refs_of
 from stepwell.expressions import CheckEnv, ExpressionError, check_expression, check_template
 from stepwell.expressions import Template as CompiledTemplate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stepwell.definition.check.survey import BlockSite, StepSite, Survey
+    from stepwell.definition.recipe import RecipeDefinition
+    from stepwell.errors import Severity
 
 _QUOTED = re.compile(r"'([^']+)'")
 _ROOTS = {"secret": None}
@@ -170,7 +175,7 @@ def _said(strict: list[ExpressionError], real: list[ExpressionError], where: Loc
         is_real = (error.offset, error.message) in certain
         if not is_real and not error.hint.startswith("did you mean"):
             continue
-        severity = "error" if is_real and error.severity == "error" else "warning"
+        severity: Severity = "error" if is_real and error.severity == "error" else "warning"
         yield Finding(error.code, error.message, where, error.hint, severity, error.offset)
 
 
@@ -189,7 +194,4 @@ def _constant(value: Expression, where: Location, *, boolean: bool) -> Iterator[
 def _braces(template: CompiledTemplate, where: Location, *, lenient: bool) -> Iterator[Finding]:
     for note in template.notes():
         severe = note.kind in _WRONG_BRACES and not lenient
-        hint = note.hint
-        yield Finding(
-            note.code, note.message, where, hint, "error" if severe else "warning", note.offset
-        )
+        yield Finding(note.code, note.message, where, note.hint, "error" if severe else "warning", note.offset)

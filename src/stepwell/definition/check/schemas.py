@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stepwell.definition.check.survey import Survey
-from stepwell.definition.recipe import RecipeDefinition
 from stepwell.definition.report import Finding
-from stepwell.definition.step import Location
 from stepwell.definition.suggest import did_you_mean, noun
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jsonschema.exceptions import ValidationError
+
+    from stepwell.definition.check.survey import Survey
+    from stepwell.definition.recipe import RecipeDefinition
+    from stepwell.definition.step import Location
 
 Json: TypeAlias = Any
 _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
@@ -48,9 +50,12 @@ def _input(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
 
 
 _SCHEMA_WORDS = frozenset(
-    "type required additionalProperties patternProperties $ref allOf anyOf oneOf not if $defs title description"
-    " minProperties maxProperties propertyNames dependentRequired const enum".split()
-)
+    {
+        "type", "required", "additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "not", "if",
+        "$defs", "title", "description", "minProperties", "maxProperties", "propertyNames", "dependentRequired",
+        "const", "enum", "$schema", "$comment", "default", "examples",
+    }
+)  # fmt: skip
 
 
 def _schema(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
@@ -64,7 +69,7 @@ def _schema(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
 
 def _invalid(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
     """What the meta-schema of JSON Schema 2020-12 refuses, and references to nowhere."""
-    if not schema:
+    if _plain(schema):
         return
     import jsonschema
 
@@ -78,6 +83,41 @@ def _invalid(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
         yield _said(error, (*where, *error.absolute_path))
     if not errors:
         yield from _dangling(schema, where)
+
+
+_TEXTS = frozenset({"title", "description", "format", "$comment"})
+_COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
+
+
+def _plain(schema: Json) -> bool:
+    """Whether a schema is surely right, told without the library: most are, and importing it takes long."""
+    waiting = [schema]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, bool):
+            continue
+        if not isinstance(found, dict):
+            return False
+        for word, value in found.items():
+            if word == "properties" and isinstance(value, dict):
+                waiting += value.values()
+            elif word in {"items", "additionalProperties"}:
+                waiting.append(value)
+            elif not _plain_word(word, value):
+                return False
+    return True
+
+
+def _plain_word(word: str, value: Json) -> bool:
+    if word == "type":
+        return isinstance(value, str) and value in _TYPES
+    if word == "required":
+        return isinstance(value, list) and len({name for name in value if isinstance(name, str)}) == len(value)
+    if word in _COUNTS:
+        return type(value) is int and value >= 0
+    if word == "enum":
+        return isinstance(value, list)
+    return word in _TEXTS and isinstance(value, str)
 
 
 def _said(error: ValidationError, where: Location) -> Finding:
@@ -108,9 +148,6 @@ def _dangling(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
             yield Finding("schema", "a schema refers only to itself; nothing is fetched", place, hint)
         elif target != "#" and (not target.startswith("#/") or _resolve(schema, target) is None):
             yield Finding("schema", f"there is no {target} in this schema", place)
-        pattern = inner.get("pattern")
-        if isinstance(pattern, str):
-            yield from ()
 
 
 def _resolve(schema: Json, target: str) -> Json:
@@ -158,7 +195,7 @@ def _defaults(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
     from stepwell.definition.schemas import problems_of
 
     for path, found in _walk(schema):
-        if "default" not in found or path[-2:-1] == ("properties",) and path[-1] == "default":
+        if "default" not in found or path[-1:] == ("properties",):
             continue
         checked = {**found, **({"$defs": schema["$defs"]} if "$defs" in schema else {})}
         problem = next(problems_of(checked, found["default"]), None)

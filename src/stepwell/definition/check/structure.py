@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from stepwell.definition.check.survey import BlockSite, StepSite, Survey
 from stepwell.definition.limits import DEEPEST_STEPS
 from stepwell.definition.report import Finding
 from stepwell.expressions import FUNCTIONS, MACROS, ROOTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepwell.definition.check.survey import BlockSite, StepSite, Survey
 
 
 def check_structure(survey: Survey) -> Iterator[Finding]:
@@ -29,13 +33,13 @@ def _ids(survey: Survey) -> Iterator[Finding]:
         if not name:
             continue
         if first := seen.get(name):
-            message = f"the step id '{name}' is used twice; first {{place}}"
+            message = f"the step id '{name}' is used twice; first at {{place}}"
             yield _second(site, first, "duplicate_id", message)
             continue
         seen[name] = site
         twin = lowered.setdefault(name.lower(), site)
         if twin is not site:
-            message = f"'{name}' differs only by case from '{twin.step.id}' {{place}}"
+            message = f"'{name}' differs only by case from '{twin.step.id}' at {{place}}"
             yield _second(site, twin, "similar_id", message, severe=False)
 
 

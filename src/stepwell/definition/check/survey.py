@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from stepwell.definition.graph import Order, order_block
-from stepwell.definition.parse import Parsed
-from stepwell.definition.step import Block, Location, Step, Text
-from stepwell.definition.workflow import Workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepwell.definition.parse import Parsed
+    from stepwell.definition.step import Block, Location, Step, Text
+    from stepwell.definition.workflow import Workflow
 
 
 @dataclass(slots=True, eq=False)
 class BlockSite:
-    """A list of steps, where it is written, and the step it lies in (None: the workflow's own, or `on_failure`).
+    """
+    A list of steps, where it is written, and the step it lies in (None: the workflow's own, or `on_failure`).
 
     `steps` are sites in written order; `failure` is true in `on_failure`.
     """

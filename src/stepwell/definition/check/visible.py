@@ -1,4 +1,5 @@
-"""What a step sees (LANGUAGE, Step lists): the steps that surely ran before it, and whether they may be skipped.
+"""
+What a step sees (LANGUAGE, Step lists): the steps that surely ran before it, and whether they may be skipped.
 
 The law of the file: sets of steps are bits of integers and frames are shared, so that a block of n steps costs no more
 than n integers of n bits.
@@ -8,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from stepwell.definition.check.survey import BlockSite, StepSite, Survey
 from stepwell.definition.graph import Order, kept_aside, sorted_order, upstream
-from stepwell.definition.step import Recipes, Schema, Step
 from stepwell.expressions import StepShape
+
+if TYPE_CHECKING:
+    from stepwell.definition.check.survey import BlockSite, StepSite, Survey
+    from stepwell.definition.step import Recipes, Schema, Step
 
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """A step as the block sees it that holds it, or holds the container it lies in.
+    """
+    A step as the block sees it that holds it, or holds the container it lies in.
 
     `index` is that of the step or container; `optional` says that it may be skipped although the container runs.
     """
@@ -29,7 +34,8 @@ class Owned:
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """One block, for everything that looks into it.
+    """
+    One block, for everything that looks into it.
 
     `before[i]` are the steps before step i; `sure[i]` those that have surely completed if step i runs; `maybe[i]`
     whether step i may be skipped.
@@ -48,7 +54,8 @@ class Frame:
 
 
 class Visible(Mapping[str, StepShape]):
-    """The steps that are visible from one place; looked up frame by frame, innermost first.
+    """
+    The steps that are visible from one place; looked up frame by frame, innermost first.
 
     `guarded` are steps that a condition on the way has asked for.
     """
@@ -88,12 +95,11 @@ class Visible(Mapping[str, StepShape]):
         return condition is None or condition.source != self._condition
 
     def __iter__(self) -> Iterator[str]:
-        view: Visible | None = self
-        while view is not None:
-            for name, found in view._frame.owned.items():
-                if view._before >> found.index & 1:
-                    yield name
-            view = view._outer
+        for name, found in self._frame.owned.items():
+            if self._before >> found.index & 1:
+                yield name
+        if self._outer is not None:
+            yield from self._outer
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
