@@ -12,7 +12,7 @@ from stepwell.definition.policy import RetryPolicy
 from stepwell.definition.step import Block, Location, Recipes, Schema, Steps
 from stepwell.errors import StepFailed
 from stepwell.interpreter.interruption import Withdrawn
-from stepwell.interpreter.kind import Control
+from stepwell.interpreter.kind import Control, unperformed_policies
 from stepwell.interpreter.settle import settle_pool
 from stepwell.kinds.causes import failed_inside
 
@@ -38,6 +38,7 @@ class Parallel(Control):
     def unperformed(self) -> Iterable[tuple[Location, str]]:
         if self.mode != "all_settled":
             yield ("mode",), "parallel modes other than all_settled"
+        yield from unperformed_policies(self)
 
     def shape(self, recipes: Recipes) -> Schema | None:
         del recipes
