@@ -22,8 +22,8 @@ from stepwell.expressions import (
 
 CODES = frozenset({"syntax", "step", "order", "scope", "path", "enum", "type", "missing", "eval", "limit"})
 FIXED = {"derandomize": True, "deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
-many = settings(max_examples=1500, **FIXED)
-some = settings(max_examples=400, **FIXED)
+many = settings(max_examples=800, **FIXED)
+some = settings(max_examples=250, **FIXED)
 
 FOREIGN_WORDS = ["user", "x", "stp", "workflow", "Step", "STEPS", "stepx", "loops", "ste", "if", "each", "item", "range", "url_for", "runs", "客户"]
 PIECES = ["{", "}", "{{", "}}", "{{{", "}}}", "\\", "\\\\", " ", "\n", "\t", "#", "/", "!", "-", "(", ")", ".", "|", "%", "$", '"', "'", ":", ",", "0", "1.5", "é", "工"]
