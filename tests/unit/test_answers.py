@@ -70,7 +70,10 @@ def test_false_zero_and_the_empty_text_are_answers():
     assert parse_answer('""', {"type": "string"}) == ""
 
 
-@pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": Infinity}', '{"a": 1e999}', '{"a": 01}', "{'a': 1}", "{a: 1}", "[" * 3000 + "]" * 3000])
+@pytest.mark.parametrize(
+    "text",
+    ['{"a": NaN}', '{"a": Infinity}', '{"a": 1e999}', '{"a": 01}', "{'a': 1}", "{a: 1}", "[" * 3000 + "]" * 3000],
+)
 def test_what_is_not_json_is_not_taken(text):
     assert failure_of(text).kind == "output_invalid"
 
@@ -90,7 +93,9 @@ def test_problems_name_the_place():
 
 
 def test_formats_are_checked():
-    assert problems_of({"d": "tomorrow"}, {"properties": {"d": {"format": "date"}}}) == ["/d: 'tomorrow' is not a 'date'"]
+    assert problems_of({"d": "tomorrow"}, {"properties": {"d": {"format": "date"}}}) == [
+        "/d: 'tomorrow' is not a 'date'"
+    ]
 
 
 def test_a_reference_to_the_network_is_refused_and_not_fetched():
@@ -185,7 +190,9 @@ def naive_spans(text: str) -> list[object]:
     return found
 
 
-tokens = st.sampled_from(["{", "}", "[", "]", '"', ",", ":", "1", "a", " ", '\\"', "\\\\", '"k":', "true", "[1]", '{"a":1}'])
+tokens = st.sampled_from(
+    ["{", "}", "[", "]", '"', ",", ":", "1", "a", " ", '\\"', "\\\\", '"k":', "true", "[1]", '{"a":1}']
+)
 
 
 @settings(max_examples=1500, deadline=None)

@@ -126,13 +126,13 @@ class FileRecipes:
                 problems += wrong.problems
         return problems
 
-    def _files(self, name: str = "") -> Iterator[Path]:
+    def _files(self, name: str | None = None) -> Iterator[Path]:
         """Recipe files in the order in which they count; with `name`, those that may hold that recipe."""
         for folder in self.folders:
             if not folder.is_dir():
                 continue
             for file in sorted(folder.iterdir(), key=_rank):
-                if file.suffix not in SUFFIXES or (name and file.stem.partition("@")[0] != name):
+                if file.suffix not in SUFFIXES or (name is not None and file.stem.partition("@")[0] != name):
                     continue
                 if file.is_file() and _is_recipe(file, strict=folder in self._beside[:1]):
                     yield file

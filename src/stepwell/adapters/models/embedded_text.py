@@ -113,7 +113,7 @@ class EmbeddedText:
         try:
             return await child.model.complete(asked)
         except StepFailed as failure:
-            raise self._explained(failure, child) from None
+            raise await self._explained(failure, child) from None
 
     async def aclose(self) -> None:
         """End the child process and wait for its end; idempotent. Requests afterwards are refused."""
@@ -188,14 +188,22 @@ class EmbeddedText:
         if child is not None:
             _end(child.process)
 
-    def _explained(self, failure: StepFailed, child: _Child) -> StepFailed:
-        detail = failure.detail if isinstance(failure.detail, dict) else {}
-        if failure.kind == "connection_error" and not child.alive:
+    async def _explained(self, failure: StepFailed, child: _Child) -> StepFailed:
+        if failure.kind == "connection_error" and await asyncio.to_thread(_has_ended, child.process):
             code = child.process.returncode
             failure.message = f"model {self.name}: its process ended (code {code}); it is started again when next used"
-        elif detail.get("code") == "exceed_context_size_error" or "context size" in failure.message:
+        elif "context size" in failure.message:
             failure.message = f"model {self.name}: the prompt is longer than {CONTEXT} tokens"
         return failure
+
+
+def _has_ended(process: subprocess.Popen[str]) -> bool:
+    """Whether a child has ended; its connections break a moment before that can be seen."""
+    try:
+        process.wait(0.5)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _bounded(request: ModelRequest) -> ModelRequest:
