@@ -562,9 +562,10 @@ def evaluate_corpus() -> None:
             gc.collect()
             gc.freeze()  # so that no collection during a case pays for the size of its data
         row = measure(case, data)
-        if row["problem"] is None and row["ms"] < 10 * CPU_MS and (row["ms"] >= CPU_MS or row["mb"] >= MEMORY_MB):
-            again = measure(case, data)  # a neighbour's noise does not come twice
-            row |= {"ms": min(row["ms"], again["ms"]), "mb": min(row["mb"], again["mb"])}
+        for _ in range(3):  # a neighbour's noise does not come four times
+            if row["problem"] is None and (CPU_MS <= row["ms"] < 10 * CPU_MS or row["mb"] >= MEMORY_MB):
+                again = measure(case, data)
+                row |= {"ms": min(row["ms"], again["ms"]), "mb": min(row["mb"], again["mb"])}
         rows.append({"name": name, **row})
     sys.stdout.write(json.dumps(rows))
 
