@@ -9,8 +9,8 @@ import asyncio
 import hashlib
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
 
 import stepwell
 
@@ -18,7 +18,8 @@ KNOWLEDGE = Path(__file__).parent / "knowledge"
 WORN_IN_THE_EAR = frozenset({"EB-10"})
 
 
-class Item(TypedDict):
+@dataclass(frozen=True, slots=True)
+class Item:
     """A line of an order; `price` is in euros."""
 
     sku: str
@@ -28,7 +29,8 @@ class Item(TypedDict):
     opened: bool
 
 
-class Checked(TypedDict):
+@dataclass(frozen=True, slots=True)
+class Checked:
     """What may be paid back for a line, in cents, and why."""
 
     name: str
@@ -63,16 +65,15 @@ async def order_status(order: str) -> dict[str, str]:
 @stepwell.tool()
 def check_item(item: Item) -> Checked:
     """What the refund policy allows for one line of an order."""
-    if item["opened"] and item["sku"] in WORN_IN_THE_EAR:
-        return {"name": item["name"], "cents": 0, "reason": "worn in the ear and opened"}
-    cents = round(item["price"] * 100) * item["quantity"]
-    return {"name": item["name"], "cents": cents, "reason": "may be returned"}
+    if item.opened and item.sku in WORN_IN_THE_EAR:
+        return Checked(item.name, 0, "worn in the ear and opened")
+    return Checked(item.name, round(item.price * 100) * item.quantity, "may be returned")
 
 
 @stepwell.tool()
 def add_up(checked: list[Checked]) -> dict[str, int | str]:
     """The sum that may be paid back, in cents and as people read it."""
-    cents = sum(item["cents"] for item in checked)
+    cents = sum(item.cents for item in checked)
     return {"cents": cents, "text": f"{cents // 100}.{cents % 100:02d} EUR"}
 
 
