@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from .errors import ExpressionError, ExpressionWarning, listing, suggestion
-from .guards import NOTHING, Facts, falsities, path_key, truths
+from .guards import NOTHING, Facts, falsities, null_tested, path_key, truths
 from .nodes import (
     Binary,
     Call,
@@ -141,6 +141,8 @@ class _Checker:
         return found
 
     def _operation(self, node: Node, scope: _Scope) -> Shape:
+        if isinstance(node, Binary):
+            scope = scope.knowing(null_tested(node))
         shapes = [self.shape(child, scope) for child in node.children()]
         findings: list[Finding] = []
         match node:

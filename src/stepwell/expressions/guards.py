@@ -68,5 +68,15 @@ def _compared(node: Binary) -> Facts:
     return NOTHING
 
 
+def null_tested(node: Binary) -> Facts:
+    """The fields that `p == null` or `p != null` asks about: the comparison itself is their guard."""
+    if node.op not in ("==", "!="):
+        return NOTHING
+    for side, other in ((node.left, node.right), (node.right, node.left)):
+        if isinstance(other, Literal) and other.value is None:
+            return frozenset(path for path in _prefixes(path_key(side)) if len(path) > 2 or path[0] != "step")
+    return NOTHING
+
+
 def _prefixes(path: PathKey | None) -> Facts:
     return frozenset(path[:length] for length in range(2, len(path) + 1)) if path else NOTHING

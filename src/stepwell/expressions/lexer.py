@@ -47,6 +47,7 @@ _WORDS: dict[str, Token] = {
     "None": ("lit", None, 0),
 }
 _MEANT = {"=": "comparison is '=='", "&": "and is '&&'", "~": "", ";": "", "#": "there are no comments"}
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
 _STEP_ROOTS = ("step", "steps")
 
 
@@ -65,7 +66,7 @@ def tokenize(text: str, start: int = 0, *, live: bool = False) -> tuple[list[Tok
 
 
 class _Lexer:
-    __slots__ = ("depth", "limit", "live", "pos", "start", "text", "tokens")
+    __slots__ = ("limit", "live", "open", "pos", "start", "text", "tokens")
 
     def __init__(self, text: str, start: int, *, live: bool) -> None:
         self.text = text
@@ -73,7 +74,7 @@ class _Lexer:
         self.pos = start
         self.live = live
         self.limit = min(len(text), start + SOURCE_CHARS + 2)
-        self.depth = 0
+        self.open: list[str] = []
         self.tokens: list[Token] = []
 
     def run(self) -> tuple[list[Token], int]:
@@ -94,7 +95,7 @@ class _Lexer:
                 elif value in "()[]":
                     self._bracket(value, at)
             elif group == "brace":
-                if value == "}" and self.depth == 0:
+                if value == "}" and not self.open:
                     return self._close(at)
                 tokens.append((value, value, at))
                 self._bracket(value, at)
@@ -103,11 +104,15 @@ class _Lexer:
         return self._finish(pos)
 
     def _bracket(self, mark: str, at: int) -> None:
-        self.depth += 1 if mark in "([{" else -1
-        if self.depth > BRACKET_DEPTH:
-            raise Fault("limit", f"brackets are nested deeper than {BRACKET_DEPTH}", at)
-        if self.depth < 0:
+        closing = _CLOSING.get(mark)
+        if closing is not None:
+            self.open.append(closing)
+            if len(self.open) > BRACKET_DEPTH:
+                raise Fault("limit", f"brackets are nested deeper than {BRACKET_DEPTH}", at)
+        elif not self.open:
             raise Fault("syntax", f"unexpected '{mark}'", at)
+        elif (expected := self.open.pop()) != mark:
+            raise Fault("syntax", f"missing '{expected}'", at)
 
     def _segment(self, pos: int) -> int:
         tokens = self.tokens

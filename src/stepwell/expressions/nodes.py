@@ -221,7 +221,7 @@ def cost_of(node: Node) -> int:
     while pending:
         item = pending.pop()
         is_guard = isinstance(item, (Has, Coalesce)) or (isinstance(item, Get) and item.optional)
-        total += 5 if is_guard else 3 if isinstance(item, Call) else 1
+        total += 9 if is_guard else 3 if isinstance(item, Call) else 1
         pending += item.children()
     return total
 

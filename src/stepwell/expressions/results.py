@@ -81,7 +81,7 @@ class Weight(NamedTuple):
 
 def weigh_tree(value: Any, *, indent: int = 0) -> Weight:
     """
-    Counts a value (an object counts twice), whether a timestamp or duration is in it, and bounds it.
+    Counts a value (an array or object counts twice), whether a timestamp or duration is in it, and bounds it.
 
     `indent` is the white space a level costs before each value. Raises Fault: limit when there are too many values,
     levels or characters; type or eval when it is not JSON.
@@ -95,7 +95,7 @@ def weigh_tree(value: Any, *, indent: int = 0) -> Weight:
             kind = known(type(item)) or kind_of(item)
             if kind in _CONTAINERS:
                 size = len(item)
-                room -= size + (kind == "object")
+                room -= size + 1
                 nesting += size * len(stack)
                 if room < 0:
                     raise _too_big()

@@ -28,6 +28,8 @@ RECORD: Schema = {
         "result": {},
         "output": {},
         "errors": {},
+        "count": {"type": "integer"},
+        "skip_reason": {"type": "string"},
         "attempt_log": {"type": "array"},
         "retry_count": {"type": "integer"},
         "completed_at": {"type": ["string", "null"]},

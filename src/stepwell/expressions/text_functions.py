@@ -58,12 +58,14 @@ def split(frame: Frame, text: str, separator: str, limit: Any = -1) -> list[str]
 
 
 def join(frame: Frame, items: list[Any], separator: str = "") -> str:
+    spend(frame, len(items))
     parts = [_joinable(item, index) for index, item in paid(frame, items)]
     spend_text(frame, sum(map(len, parts)) + len(separator) * max(len(parts) - 1, 0))
     return separator.join(parts)
 
 
 def bullets(frame: Frame, items: list[Any]) -> str:
+    spend(frame, len(items))
     parts = [_joinable(item, index) for index, item in paid(frame, items)]
     spend_text(frame, sum(map(len, parts)) + 3 * len(parts))
     return "\n".join(f"- {part}" for part in parts)

@@ -156,6 +156,7 @@ def unique(frame: Frame, items: list[Any]) -> list[Any]:
     found: list[Any] = []
     seen: set[tuple[bool, Any]] = set()
     nested: list[Any] = []
+    spend(frame, len(items))
     for _, item in paid(frame, items):
         if kind_of(item) in ("array", "object"):
             if not any(equal(item, other, frame) for other in nested):

@@ -167,7 +167,7 @@ def equal(left: Any, right: Any, frame: Frame) -> bool:
 def _equal_deep(left: Any, right: Any, frame: Frame) -> bool:
     pending: list[tuple[Any, Any]] = [(left, right)]
     while pending:
-        spend(frame, 2)
+        spend(frame, 4)
         one, other = pending.pop()
         kind = kind_of(one)
         if kind != kind_of(other):
