@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import yaml
@@ -14,7 +15,6 @@ from stepwell.engine.engine import Engine
 from stepwell.engine.events import Listeners
 from stepwell.engine.parts import Parts
 from stepwell.engine.runtime import World
-from types import SimpleNamespace
 from stepwell.engine.tool_performer import ToolPerformer
 from stepwell.interpreter.effect import ToolCall
 from stepwell.kinds import discover

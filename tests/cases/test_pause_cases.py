@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.engine_world import engine_with, open_waits, statuses, workflow
 
 from stepwell.engine.engine import Engine
 from stepwell.errors import AlreadyDecided, Conflict, Gone
 from stepwell.stores.memory import MemoryRunStore
 from stepwell.testing.scripted import ScriptedTools
-from tests.engine_world import engine_with, open_waits, statuses, workflow
 
 Json = Any
 

@@ -9,13 +9,13 @@ import time
 from typing import Any
 
 import pytest
+from tests.engine_world import engine_with, statuses, workflow
 
+from stepwell.definition.policy import RetryPolicy
 from stepwell.errors import StepFailed
 from stepwell.interpreter import backoff
-from stepwell.definition.policy import RetryPolicy
 from stepwell.ports import Run
 from stepwell.testing.scripted import ScriptedTools
-from tests.engine_world import engine_with, statuses, workflow
 
 Json = Any
 QUICK = {"max_attempts": 4, "initial_delay": "1ms", "max_delay": "2ms"}
@@ -25,7 +25,9 @@ def tool(id_: str, **more: Json) -> Json:
     return {"id": id_, "type": "tool_call", "tool": id_, "idempotent": True, **more}
 
 
-async def run_to_end(steps: Json, tools: ScriptedTools, value: Json = None, **parts: Json) -> tuple[Run, dict[str, str]]:
+async def run_to_end(
+    steps: Json, tools: ScriptedTools, value: Json = None, **parts: Json
+) -> tuple[Run, dict[str, str]]:
     async with engine_with(tools, serves=True) as engine:
         handle = await engine.start(workflow(steps, **parts), value or {})
         run = await handle.wait(until_final=True)
@@ -35,7 +37,9 @@ async def run_to_end(steps: Json, tools: ScriptedTools, value: Json = None, **pa
 # ── retry ──
 
 
-@pytest.mark.parametrize("kind", ["invalid_request", "auth_error", "not_found", "validation_error", "refused", "tool_error"])
+@pytest.mark.parametrize(
+    "kind", ["invalid_request", "auth_error", "not_found", "validation_error", "refused", "tool_error"]
+)
 async def test_c052_a_failure_that_cannot_pass_is_tried_once(kind: str) -> None:
     tools = ScriptedTools(answers={"t": [StepFailed(kind, "no")]})
     run, _ = await run_to_end([tool("t", retry=QUICK)], tools)
@@ -257,7 +261,9 @@ async def test_c071_what_follows_a_parallel_waits_for_every_branch(taken: bool) 
         run = await handle.wait()
         steps_by_path = {step["path"]: step for step in (await engine.tree(run.id)).as_json()["steps"]}
         after = steps_by_path["/after"]["started_at"]
-        inside = [step["ended_at"] for path, step in steps_by_path.items() if path.startswith("/p/") and step["ended_at"]]
+        inside = [
+            step["ended_at"] for path, step in steps_by_path.items() if path.startswith("/p/") and step["ended_at"]
+        ]
         assert len(inside) >= 3
         assert all(ended <= after for ended in inside)
 
@@ -291,7 +297,9 @@ async def test_c073_empty_branches_complete_with_null() -> None:
 @pytest.mark.parametrize("concurrency", [1, 4])
 @pytest.mark.parametrize("value", [None, "abc", 7, {"a": 1, "b": 2}, "[1,2]", True, "absent"])
 async def test_c086_only_a_list_is_gone_over(value: Json, concurrency: int) -> None:
-    steps = [{"id": "L", "type": "loop", "over": "workflow_input.items", "concurrency": concurrency, "steps": [tool("t")]}]
+    steps = [
+        {"id": "L", "type": "loop", "over": "workflow_input.items", "concurrency": concurrency, "steps": [tool("t")]}
+    ]
     tools = ScriptedTools()
     run, found = await run_to_end(steps, tools, {} if value == "absent" else {"items": value})
     assert run.status == "failed"
@@ -340,7 +348,10 @@ async def test_c091_loops_nest(concurrency: int) -> None:
                     "over": "{{loop_item}}",
                     "concurrency": concurrency,
                     "steps": [
-                        tool("t", arguments={"v": "{{loop_item}}", "at": "{{loop.index}}", "outer": "{{loop.parent.index}}"})
+                        tool(
+                            "t",
+                            arguments={"v": "{{loop_item}}", "at": "{{loop.index}}", "outer": "{{loop.parent.index}}"},
+                        )
                     ],
                     "output": "{{step.t.v}}",
                 }
@@ -357,7 +368,9 @@ async def test_c091_loops_nest(concurrency: int) -> None:
 
 
 async def test_c092_a_failed_iteration_fails_a_sequential_loop_and_stops_it() -> None:
-    answer = [lambda arguments: arguments if arguments["n"] != 3 else (_ for _ in ()).throw(StepFailed("refused", "400"))]
+    answer = [
+        lambda arguments: arguments if arguments["n"] != 3 else (_ for _ in ()).throw(StepFailed("refused", "400"))
+    ]
     steps = [
         {"id": "L", "type": "loop", "over": [1, 2, 3, 4], "steps": [tool("t", arguments={"n": "{{loop_item}}"})]},
         tool("after"),
@@ -373,9 +386,17 @@ async def test_c092_a_failed_iteration_fails_a_sequential_loop_and_stops_it() ->
 
 @pytest.mark.parametrize("how", [{"tolerate": 1}, {"tolerate": "100%"}])
 async def test_c092_a_tolerated_failure_leaves_its_place_empty(how: Json) -> None:
-    answer = [lambda arguments: arguments if arguments["n"] != 3 else (_ for _ in ()).throw(StepFailed("refused", "400"))]
+    answer = [
+        lambda arguments: arguments if arguments["n"] != 3 else (_ for _ in ()).throw(StepFailed("refused", "400"))
+    ]
     steps = [
-        {"id": "L", "type": "loop", "over": [1, 2, 3, 4], "steps": [tool("t", arguments={"n": "{{loop_item}}"})], **how},
+        {
+            "id": "L",
+            "type": "loop",
+            "over": [1, 2, 3, 4],
+            "steps": [tool("t", arguments={"n": "{{loop_item}}"})],
+            **how,
+        },
         tool("after", arguments={"errors": "{{steps.L.errors}}", "count": "{{steps.L.count}}"}),
     ]
     tools = ScriptedTools(answers={"t": answer})
@@ -387,7 +408,9 @@ async def test_c092_a_tolerated_failure_leaves_its_place_empty(how: Json) -> Non
 
 
 async def test_c092_nothing_starts_after_a_failure_of_a_concurrent_loop() -> None:
-    answer = [lambda arguments: arguments if arguments["n"] != 1 else (_ for _ in ()).throw(StepFailed("refused", "400"))]
+    answer = [
+        lambda arguments: arguments if arguments["n"] != 1 else (_ for _ in ()).throw(StepFailed("refused", "400"))
+    ]
     steps = [
         {"id": "L", "type": "loop", "over": [1, 2, 3, 4], "concurrency": 2,
          "steps": [tool("t", arguments={"n": "{{loop_item}}"}), tool("u", arguments={"n": "{{loop_item}}"})]},
@@ -471,7 +494,11 @@ async def test_an_end_step_lets_branches_finish_and_ends_the_run() -> None:
             "id": "p",
             "type": "parallel",
             "branches": {
-                "a": [tool("quick"), {"id": "stop", "type": "end", "output": {"why": "{{workflow_input.why}}"}}, tool("never")],
+                "a": [
+                    tool("quick"),
+                    {"id": "stop", "type": "end", "output": {"why": "{{workflow_input.why}}"}},
+                    tool("never"),
+                ],
                 "b": [tool("slow")],
             },
         },
@@ -483,7 +510,9 @@ async def test_an_end_step_lets_branches_finish_and_ends_the_run() -> None:
     assert [call.tool for call in tools.calls] == ["quick", "slow"]
     assert found["/p/b/slow"] == "completed"
     assert found["/p/a/never"] == found["/after"] == "skipped"
-    run, _ = await run_to_end([{"id": "stop", "type": "end", "status": "failed", "message": "no stock"}], ScriptedTools())
+    run, _ = await run_to_end(
+        [{"id": "stop", "type": "end", "status": "failed", "message": "no stock"}], ScriptedTools()
+    )
     assert run.error is not None
     assert (run.status, run.error["message"]) == ("failed", "no stock")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from typing import Any
 
@@ -11,11 +12,27 @@ from hypothesis import strategies as st
 
 from stepwell.ports import FINAL
 from tests.laws.definitions import INPUT, definitions
-from tests.laws.worlds import Crash, CrashingStore, Script, decide_all, finish, fresh, one_pass, plan_of, recorded
-from tests.laws.worlds import replay, start, workflow_of
+from tests.laws.worlds import (
+    Crash,
+    CrashingStore,
+    Script,
+    decide_all,
+    finish,
+    fresh,
+    one_pass,
+    plan_of,
+    recorded,
+    replay,
+    start,
+    workflow_of,
+)
 
 Json = Any
-LAW = settings(max_examples=int(os.environ.get("STEPWELL_LAW_EXAMPLES", "150")), deadline=None, suppress_health_check=list(HealthCheck))
+LAW = settings(
+    max_examples=int(os.environ.get("STEPWELL_LAW_EXAMPLES", "150")),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 def script_of(definition: Json, latencies: dict[str, float] | None = None) -> Script:
@@ -53,12 +70,12 @@ async def _crash_law(definition: Json, data: Any, *, same_output: bool) -> None:
     script = script_of(definition)
     done: dict[str, int] = {}
     for _ in range(data.draw(st.integers(1, 4))):
-        script.delays = latencies_of(data.draw(st.dictionaries(st.sampled_from(paths or ["/"]), st.integers(0, 3))), paths)
+        script.delays = latencies_of(
+            data.draw(st.dictionaries(st.sampled_from(paths or ["/"]), st.integers(0, 3))), paths
+        )
         outer = CrashingStore(store, at=data.draw(st.integers(1, 25)), durable=data.draw(st.booleans()))
-        try:
+        with contextlib.suppress(Crash):
             await one_pass(store, plan, script, outer=outer)
-        except Crash:
-            pass
         for path, outcome in (await recorded(store)).items():
             if outcome.kind in {"succeeded", "failed"} and path not in done:
                 done[path] = sum(count for name, count in script.calls.items() if name.startswith(f"{path}@"))
@@ -70,9 +87,9 @@ async def _crash_law(definition: Json, data: Any, *, same_output: bool) -> None:
     if same_output or run.status == "completed":
         assert end.output == run.output
     if same_output:
-        assert set(await recorded(store)) - {p for p in await recorded(store) if p.endswith("/~start")} == set(journal) - {
-            p for p in journal if p.endswith("/~start")
-        }
+        assert set(await recorded(store)) - {p for p in await recorded(store) if p.endswith("/~start")} == set(
+            journal
+        ) - {p for p in journal if p.endswith("/~start")}
     for path, count in done.items():
         now = sum(number for name, number in script.calls.items() if name.startswith(f"{path}@"))
         assert now == count, f"{path} was performed again after it was recorded"
@@ -104,7 +121,9 @@ def test_order_and_latencies_do_not_matter(definition: Json, data: Any) -> None:
         store, plan = fresh(), plan_of(workflow_of(definition["steps"]))
         await start(store, INPUT)
         script = script_of(definition)
-        script.delays = latencies_of(data.draw(st.dictionaries(st.sampled_from(paths or ["/"]), st.integers(0, 3))), paths)
+        script.delays = latencies_of(
+            data.draw(st.dictionaries(st.sampled_from(paths or ["/"]), st.integers(0, 3))), paths
+        )
         end = await finish(store, plan, script)
         assert (end.status, end.output) == (run.status, run.output)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import traceback
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.engine.runtime import LiveRuntime, World
 from stepwell.errors import NonDeterminism, StepFailed, Unavailable
 from stepwell.expressions import ExpressionError
 from stepwell.interpreter.block import run_block
+from stepwell.interpreter.instants import instant_text
 from stepwell.interpreter.interruption import Abort, Ended, Interruption, LeaseLost, Pause, RunCancelled, RunTimedOut
 from stepwell.interpreter.scope import Scope
 from stepwell.journal.entry import Body, Draft
@@ -80,7 +80,11 @@ class Pass:
         except Ended as end:
             if end.status == "completed":
                 return self._make("completed", output=end.output)
-            return self._make("failed", output=end.output, error=StepFailed("ended", end.message or "an end step says failed").record())
+            return self._make(
+                "failed",
+                output=end.output,
+                error=StepFailed("ended", end.message or "an end step says failed").record(),
+            )
         except StepFailed as failure:
             return self._make("failed", error=failure.record())
         except NonDeterminism as drift:
@@ -151,5 +155,4 @@ class Pass:
 
 def facts(run: Run) -> dict[str, Json]:
     """The root `run` of expressions: what stays the same on every replay."""
-    started = datetime.fromtimestamp(run.created, UTC).isoformat().replace("+00:00", "Z")
-    return {"id": run.id, "started_at": started, "workflow": run.workflow, "account": run.account}
+    return {"id": run.id, "started_at": instant_text(run.created), "workflow": run.workflow, "account": run.account}

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from stepwell.interpreter.effect import Effect
 
 
-async def assemble(database: str, settings: Settings, tools: Sequence[Path], on_busy: Callable[..., Any] | None) -> Parts:
+async def assemble(
+    database: str, settings: Settings, tools: Sequence[Path], on_busy: Callable[..., Any] | None
+) -> Parts:
     """Everything an engine stands on. Raises DefinitionError (settings, tools files) and Unavailable (database)."""
     tool_files = tuple(dict.fromkeys([*settings.tools, *(path.resolve() for path in tools)]))
     registered = PythonTools.from_files(tool_files)
@@ -75,5 +77,3 @@ def _model(model: ModelSettings, settings: Settings) -> EmbeddedText | OpenAICom
                     "use an OpenAI-compatible endpoint: provider = \"openai\" with base_url")
         ])  # fmt: skip
     return OpenAICompatible(model.name, model.base_url, model.model, api_key=model.api_key.reveal())
-
-

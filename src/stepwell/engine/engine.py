@@ -109,7 +109,11 @@ class Engine:
             definition=digest,
             input=filled,
             requester=requester or OPERATOR,
-            project={"file": loaded.file, "tools": [str(file) for file in self._parts.tool_files], "root": str(self.settings.root)},
+            project={
+                "file": loaded.file,
+                "tools": [str(file) for file in self._parts.tool_files],
+                "root": str(self.settings.root),
+            },
             idempotency_key=idempotency_key,
             created=time.time(),
         )

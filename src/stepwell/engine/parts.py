@@ -61,8 +61,10 @@ class Parts:
     def recipes_of(self, loaded: LoadedWorkflow) -> dict[str, RecipeDefinition]:
         """The recipes that a workflow's steps call, by the names they call them. Raises NotFound, DefinitionError."""
         finder = self.recipes_beside(Path(loaded.file or "."))
-        names = {str(getattr(step, "recipe")) for step in walk(loaded.workflow.steps) if step.type == "recipe"}
-        return {name: finder.find(name).definition for name in sorted(names)} if not isinstance(finder, NoRecipes) else {}
+        names = {str(getattr(step, "recipe", "")) for step in walk(loaded.workflow.steps) if step.type == "recipe"}
+        return (
+            {name: finder.find(name).definition for name in sorted(names)} if not isinstance(finder, NoRecipes) else {}
+        )
 
     async def close(self) -> None:
         for close in reversed(self.closing):

@@ -49,7 +49,9 @@ class Preflight:
         if step.type == "tool_call" and isinstance(tool, str) and parts.tools.get(tool) is None:
             known = parts.tools.names()
             hint = did_you_mean(tool, known) or (
-                f"registered tools: {', '.join(known[:20])}" if known else "name its file with --tools FILE.py or in stepwell.toml"
+                f"registered tools: {', '.join(known[:20])}"
+                if known
+                else "name its file with --tools FILE.py or in stepwell.toml"
             )
             yield "tool", f"no tool {tool!r} is registered", hint
         if step.type == "recipe" and isinstance(recipe, str):
@@ -87,7 +89,9 @@ class Preflight:
         documents = await parts.knowledge.documents("default")
         found.append(Problem("note", "knowledge", f"{len(documents)} documents"))
         found.append(
-            Problem("note", "approvers", "no people are known: the local operator holds every role and decides everything")
+            Problem(
+                "note", "approvers", "no people are known: the local operator holds every role and decides everything"
+            )
         )
         return found
 
@@ -109,7 +113,9 @@ def checked_input(schema: Mapping[str, Json], value: Json) -> tuple[Json, list[P
     value = {} if value is None else value
     if not isinstance(value, dict):
         kind = type(value).__name__
-        return value, [Problem("error", "input", f"the input is an object, this is {kind}", "give name: value pairs", "input")]
+        return value, [
+            Problem("error", "input", f"the input is an object, this is {kind}", "give name: value pairs", "input")
+        ]
     if not schema:
         return value, []
     filled = with_defaults(dict(schema), value)
@@ -118,7 +124,9 @@ def checked_input(schema: Mapping[str, Json], value: Json) -> tuple[Json, list[P
     properties = schema.get("properties")
     if isinstance(properties, dict) and "additionalProperties" not in schema and "patternProperties" not in schema:
         problems += [
-            Problem("warning", "input", f"the workflow declares no input {name!r}", did_you_mean(name, properties), "input")
+            Problem(
+                "warning", "input", f"the workflow declares no input {name!r}", did_you_mean(name, properties), "input"
+            )
             for name in value
             if name not in properties
         ]

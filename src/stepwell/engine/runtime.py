@@ -185,7 +185,9 @@ class LiveRuntime:
 
     # ── effects ──
 
-    async def perform(self, plan: StepPlan, path: str, number: int, effect: Effect, text: bytes, digest: str) -> Attempt:
+    async def perform(
+        self, plan: StepPlan, path: str, number: int, effect: Effect, text: bytes, digest: str
+    ) -> Attempt:
         attempt = Attempt(number, self.clock())
         if not effect.again() and not await self._intend(path, attempt, text, digest):
             return attempt
@@ -244,9 +246,7 @@ class LiveRuntime:
 
     # ── waiting ──
 
-    async def wait(
-        self, path: str, kind: Any, request: Json, *, deadline: float = 0.0, on_expire: str = ""
-    ) -> Outcome:
+    async def wait(self, path: str, kind: Any, request: Json, *, deadline: float = 0.0, on_expire: str = "") -> Outcome:
         place = paths.wait(path)
         found = self.recall(place)
         if found is None:
@@ -448,5 +448,3 @@ class LiveRuntime:
         listeners = self._world.listeners
         if listeners.wanted(self.run_id):
             listeners.emit(Event(name, self.run_id, path, self.clock(), data))
-
-

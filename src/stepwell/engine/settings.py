@@ -152,9 +152,7 @@ def _project(
     return replace(settings, **found)
 
 
-def _value(
-    reading: Reading, where: tuple[str, ...], value: Json, folder: Path, *, said: str = ""
-) -> dict[str, Json]:
+def _value(reading: Reading, where: tuple[str, ...], value: Json, folder: Path, *, said: str = "") -> dict[str, Json]:
     """The setting under its name, or nothing but a problem."""
     key = where[-1]
     if key in {"workflows", "recipes", "tools"}:
@@ -264,9 +262,7 @@ def _model(
     return ModelSettings(name=name, **found)
 
 
-def _secret(
-    reading: Reading, where: tuple[str, ...], value: str, root: Path, environ: Mapping[str, str]
-) -> Secret:
+def _secret(reading: Reading, where: tuple[str, ...], value: str, root: Path, environ: Mapping[str, str]) -> Secret:
     source, _, rest = value.partition(":")
     if source == "env" and rest:
         return Secret.of_environment(rest, environ)

@@ -27,9 +27,7 @@ def load(path: Path | str) -> LoadedWorkflow:
     return load_file(path, kinds=discover(), recipes=FileRecipes(path, settings.recipes))
 
 
-def run(
-    workflow: Path | str, inputs: Json = None, *, database: str = "", tools: Sequence[Path | str] = ()
-) -> Run:
+def run(workflow: Path | str, inputs: Json = None, *, database: str = "", tools: Sequence[Path | str] = ()) -> Run:
     """Run a workflow until it ends or waits for somebody, blocking. Raises DefinitionError, InputError."""
 
     async def to_the_end() -> Run:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from stepwell.engine.advance import Definition, Parked, Pass
@@ -34,7 +34,13 @@ class Worker:
     """Carries runs on in this process."""
 
     def __init__(
-        self, name: str, world: World, definition: Callable[[Run], Awaitable[Definition]], *, serves: bool, capacity: int = 500
+        self,
+        name: str,
+        world: World,
+        definition: Callable[[Run], Awaitable[Definition]],
+        *,
+        serves: bool,
+        capacity: int = 500,
     ) -> None:
         self.name = name
         self._world = world
@@ -65,7 +71,7 @@ class Worker:
         return self._tasks.get(run_id)
 
     @contextlib.contextmanager
-    def watching(self, run_id: str):  # noqa: ANN201 -- a generator for contextlib
+    def watching(self, run_id: str) -> Iterator[None]:
         """Carry this run on whenever it is due, for as long as the block lasts."""
         self._watched[run_id] = self._watched.get(run_id, 0) + 1
         try:

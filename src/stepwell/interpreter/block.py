@@ -20,6 +20,7 @@ from stepwell.journal import path as paths
 
 if TYPE_CHECKING:
     from stepwell.definition.compile import BlockPlan, StepPlan
+    from stepwell.definition.fields import Expression
     from stepwell.journal.entry import Outcome
 
 
@@ -63,8 +64,8 @@ async def visit(plan: StepPlan, scope: Scope) -> Outcome:
         outcome = await _run(plan, here)
     else:
         _compare(plan, here, outcome)
-    scope.bind(plan, outcome)
-    if outcome.status == "failed" and not (outcome.reason and outcome.reason.get("type") == "continued"):
+    scope.bind(plan, outcome, path)
+    if outcome.status == "failed" and not outcome.continued:
         raise _failure(outcome)
     if outcome.meta and (end := outcome.meta.get("end")):
         raise Ended(end["status"], outcome.value, end["message"], outcome.order)
@@ -81,7 +82,7 @@ async def _run(plan: StepPlan, here: Scope) -> Outcome:
     step = plan.step
     assert isinstance(step, RunnableStep)
     try:
-        if step.condition is not None and here.runtime.recall(paths.start(here.path)) is None and not here.test(step.condition):
+        if step.condition is not None and _is_false(step.condition, here):
             return here.skip({"type": "condition_false", **explain(step.condition, here.context)})
         return await step.run(here)
     except ExpressionError as error:
@@ -91,8 +92,15 @@ async def _run(plan: StepPlan, here: Scope) -> Outcome:
     try:
         return await recover(here, failure)
     except ExpressionError as error:
-        failure = StepFailed("expression_error", f"on_error: {_located(error)}", retryable=False, detail={"code": error.code})
+        failure = StepFailed(
+            "expression_error", f"on_error: {_located(error)}", retryable=False, detail={"code": error.code}
+        )
         return await here.fail(failure)
+
+
+def _is_false(condition: Expression, here: Scope) -> bool:
+    """Whether the step is to be skipped; one that has begun was not, whatever the condition would say now."""
+    return here.runtime.recall(paths.start(here.path)) is None and not here.test(condition)
 
 
 def _located(error: ExpressionError) -> str:
@@ -142,7 +150,7 @@ class _Graph:
         reason = self._dead_end(plan)
         if reason is not None and self._scope.runtime.recall(path) is None:
             outcome = self._scope.at(plan, path).skip(reason)
-            self._scope.bind(plan, outcome)
+            self._scope.bind(plan, outcome, path)
         else:
             outcome = await visit(plan, self._scope)
         self._outcomes[index] = outcome

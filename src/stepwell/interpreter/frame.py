@@ -6,9 +6,11 @@ does not hold; that no step sees what it must not is proven by the checks, befor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stepwell.interpreter.instants import instant_text
+from stepwell.journal import path as paths
 
 if TYPE_CHECKING:
     from stepwell.journal.entry import Outcome
@@ -67,10 +69,14 @@ class Records(dict[str, "Record"]):
 class Record(Mapping[str, Json]):
     """A step's record as expressions see it."""
 
-    __slots__ = ("outcome",)
+    __slots__ = ("_recall", "outcome", "path")
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(
+        self, outcome: Outcome, path: str = "", recall: Callable[[str], Outcome | None] = lambda _: None
+    ) -> None:
         self.outcome = outcome
+        self.path = path
+        self._recall = recall
 
     def __getitem__(self, key: str) -> Json:
         outcome = self.outcome
@@ -81,23 +87,30 @@ class Record(Mapping[str, Json]):
                 return outcome.attempts
             case "retry_count":
                 return max(0, outcome.attempts - 1)
-            case "result" | "output" if self._has_result:
+            case "result" | "output" if outcome.has_value:
                 return outcome.value
             case "error" if outcome.error is not None:
                 return outcome.error
             case "errors" | "count" if outcome.meta and key in outcome.meta:
                 return outcome.meta[key]
             case "completed_at" if outcome.ended:
-                return datetime.fromtimestamp(outcome.ended, UTC).isoformat().replace("+00:00", "Z")
+                return instant_text(outcome.ended)
             case "duration_ms" if outcome.ended:
                 return max(0, round((outcome.ended - outcome.started) * 1000))
+            case "attempt_log":
+                return self._attempts()
             case "skip_reason" if outcome.status == "skipped" and outcome.reason:
                 return outcome.reason.get("type")
         raise KeyError(key)
 
-    @property
-    def _has_result(self) -> bool:
-        return self.outcome.status == "completed" or bool(self.outcome.reason and self.outcome.reason.get("type") == "continued")
+    def _attempts(self) -> list[Json]:
+        """Every attempt with its number, times and error; the last one is the step's own entry."""
+        found: list[Json] = []
+        while (one := self._recall(paths.attempt(self.path, len(found) + 1))) is not None:
+            found.append(_attempt(len(found) + 1, one))
+        if self.outcome.attempts > len(found):
+            found.append(_attempt(len(found) + 1, self.outcome))
+        return found
 
     def __iter__(self) -> Iterator[str]:
         yield "status"
@@ -115,3 +128,12 @@ class Record(Mapping[str, Json]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def _attempt(number: int, outcome: Outcome) -> dict[str, Json]:
+    return {
+        "attempt": number,
+        "started_at": instant_text(outcome.started),
+        "ended_at": instant_text(outcome.ended),
+        "error": outcome.error,
+    }

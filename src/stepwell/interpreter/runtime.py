@@ -56,12 +56,12 @@ class Runtime(Protocol):
     async def record(self, draft: Draft, *, outgoing: Sequence[Any] = ()) -> Outcome:
         """Record a fact; returns when it is durable, with its order."""
 
-    async def perform(self, plan: StepPlan, path: str, number: int, effect: Effect, text: bytes, digest: str) -> Attempt:
+    async def perform(
+        self, plan: StepPlan, path: str, number: int, effect: Effect, text: bytes, digest: str
+    ) -> Attempt:
         """Make an effect real, bounded by the step's timeout. A failure is data."""
 
-    async def wait(
-        self, path: str, kind: str, request: Json, *, deadline: float = 0.0, on_expire: str = ""
-    ) -> Outcome:
+    async def wait(self, path: str, kind: str, request: Json, *, deadline: float = 0.0, on_expire: str = "") -> Outcome:
         """Wait for a message to the step at `path`: durable, and holding nothing once the run parks.
 
         `deadline` is in seconds from now (0: none). Raises Pause, Withdrawn.

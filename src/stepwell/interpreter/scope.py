@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -29,7 +30,13 @@ class Scope:
     __slots__ = ("context", "exports", "opened", "outputs", "path", "plan", "records", "runtime", "spent")
 
     def __init__(
-        self, runtime: Runtime, path: str, plan: StepPlan | None, context: dict[str, Json], outputs: Outputs, records: Records
+        self,
+        runtime: Runtime,
+        path: str,
+        plan: StepPlan | None,
+        context: dict[str, Json],
+        outputs: Outputs,
+        records: Records,
     ) -> None:
         self.runtime = runtime
         self.path = path
@@ -121,7 +128,7 @@ class Scope:
         """The output of the last step of a block, in written order, that completed; null if none did."""
         assert self.plan is not None
         for plan in reversed(self.plan.blocks[where].steps):
-            record = self.records[plan.id] if plan.id in self.records else None
+            record = self.records.get(plan.id)  # this very frame, not one around it
             if record is not None and record.outcome.status == "completed":
                 return record.outcome.value
         return None
@@ -188,7 +195,9 @@ class Scope:
 
     async def end_run(self, status: str, output: Json, message: str) -> Outcome:
         """Record that the run ends here, then leave."""
-        body = Body(status="completed", started=self.runtime.clock(), meta={"end": {"status": status, "message": message}})
+        body = Body(
+            status="completed", started=self.runtime.clock(), meta={"end": {"status": status, "message": message}}
+        )
         body.ended = body.started
         draft = Draft(self.path, "settled", body)
         draft.value(output)
@@ -241,11 +250,10 @@ class Scope:
 
     # ── what is visible afterwards ──
 
-    def bind(self, plan: StepPlan, outcome: Outcome) -> None:
+    def bind(self, plan: StepPlan, outcome: Outcome, path: str) -> None:
         """Make a settled step visible."""
-        self.records[plan.id] = Record(outcome)
-        continued = outcome.reason is not None and outcome.reason.get("type") == "continued"
-        if outcome.status == "completed" or continued:
+        self.records[plan.id] = Record(outcome, path, self.runtime.recall)
+        if outcome.has_value:
             self.outputs.bind(plan.id, outcome)
         else:
             self.outputs.hide(plan.id)
@@ -292,15 +300,13 @@ class Scope:
             )
             outcome = Outcome(record["status"], record.get("value"), body=body)
             self.records[step] = Record(outcome)
-            if record["status"] == "completed" or (body.reason and body.reason.get("type") == "continued"):
+            if outcome.has_value:
                 self.outputs[step] = outcome.value
 
 
 def as_text(value: Json) -> str:
     """How a value that is not text is written inside a text: as JSON."""
-    from stepwell.expressions.values import as_text as written
-
-    return written(value)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def explain(expression: Expression, context: dict[str, Json]) -> dict[str, Json]:

@@ -68,7 +68,9 @@ class Crew:
         except (StepFailed, Ended) as problem:
             self._problems.append(problem)
             try:
-                await self._scope.withdraw("a sibling has failed" if isinstance(problem, StepFailed) else "the run ends")
+                await self._scope.withdraw(
+                    "a sibling has failed" if isinstance(problem, StepFailed) else "the run ends"
+                )
             except BaseException as worse:  # noqa: BLE001 -- collected, and raised by settled()
                 self._problems.append(worse)
         except BaseException as problem:  # noqa: BLE001 -- collected, and raised by settled()

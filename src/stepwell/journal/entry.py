@@ -74,7 +74,14 @@ class Outcome:
     )  # fmt: skip
 
     def __init__(
-        self, status: str, value: Json = None, *, body: Body | None = None, order: int = 0, kind: str = "", digest: str = ""
+        self,
+        status: str,
+        value: Json = None,
+        *,
+        body: Body | None = None,
+        order: int = 0,
+        kind: str = "",
+        digest: str = "",
     ) -> None:
         self.status = status
         self.kind = kind
@@ -97,6 +104,16 @@ class Outcome:
             self._value = self._fetch()
             self._fetch = None
         return self._value
+
+    @property
+    def continued(self) -> bool:
+        """Whether the step failed and its block goes on all the same (`on_error: continue`)."""
+        return self.reason is not None and self.reason.get("type") == "continued"
+
+    @property
+    def has_value(self) -> bool:
+        """Whether the step's output can be read."""
+        return self.status == "completed" or self.continued
 
     @property
     def is_large(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -24,7 +24,7 @@ class StepKinds:
     def names(self) -> Sequence[str]:
         return sorted(self._kinds)
 
-    def __iter__(self) -> Iterable[type[RunnableStep]]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[type[RunnableStep]]:
         return iter(self._kinds[name] for name in self.names())
 
 

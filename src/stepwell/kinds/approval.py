@@ -92,7 +92,9 @@ class Approval(Control):
         }
 
     async def run(self, scope: Scope) -> Outcome:
-        answer = await scope.wait("approval", self._request(scope), expires_in=self.expires_in, on_expire=self.on_expire)
+        answer = await scope.wait(
+            "approval", self._request(scope), expires_in=self.expires_in, on_expire=self.on_expire
+        )
         decision = answer["decision"]
         output = {
             "approved": decision == "approved",

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from stepwell.journal.entry import Outcome
 
 BODY = ("steps",)
-_TYPE_NAMES = {dict: "an object", str: "text", bool: "a boolean", int: "a number", float: "a number", type(None): "null"}
+_TYPE_NAMES = {
+    dict: "an object",
+    str: "text",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
 
 
 def _over(value: Json, info: ValidationInfo) -> Json:
@@ -35,7 +42,11 @@ def _over(value: Json, info: ValidationInfo) -> Json:
     raise PydanticCustomError(
         "over",
         "`over` is a list, or an expression that gives one; this is {found}",
-        {"found": _TYPE_NAMES.get(type(value), type(value).__name__), "hint": "write over: step.fetch.items", "code": "type"},
+        {
+            "found": _TYPE_NAMES.get(type(value), type(value).__name__),
+            "hint": "write over: step.fetch.items",
+            "code": "type",
+        },
     )
 
 
@@ -43,7 +54,9 @@ def _share(value: Json) -> Json:
     text = str(value).strip()
     if isinstance(value, bool) or not (text.removesuffix("%").replace(".", "", 1).isdigit()):
         raise PydanticCustomError(
-            "tolerate", "{found} is neither a count nor a share", {"found": repr(value), "hint": 'write 2 or "5%"', "code": "type"}
+            "tolerate",
+            "{found} is neither a count nor a share",
+            {"found": repr(value), "hint": 'write 2 or "5%"', "code": "type"},
         )
     return text if text.endswith("%") else int(float(text))
 
