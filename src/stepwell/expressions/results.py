@@ -9,14 +9,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from json import dumps
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from .errors import Fault
 from .limits import CHARS_PER_UNIT, INTEGER_BITS, JSON_CHARS, RESULT_DEPTH, RESULT_VALUES
 from .values import KINDS, PLAIN, Frame, bounded, kind_of, spend
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _FLAT = 64
 _CONTAINERS = ("array", "object")
@@ -70,6 +70,10 @@ def _plain(value: Any) -> Any:
     return dict(value) if kind == "object" else scalar_text(value, kind)
 
 
+_Level: TypeAlias = dict[int, list[Any]]
+"""The containers of one level by identity, each with how often the level holds it."""
+
+
 class Weight(NamedTuple):
     """A value counted as the tree it would be on paper; `nesting` is the sum of the levels of all its values."""
 
@@ -81,42 +85,55 @@ class Weight(NamedTuple):
 
 def weigh_tree(value: Any, *, indent: int = 0) -> Weight:
     """
-    Counts a value (an array or object counts twice), whether a timestamp or duration is in it, and bounds it.
+    Counts a value, whether a timestamp or duration is in it, and bounds it.
 
-    `indent` is the white space a level costs before each value. Raises Fault: limit when there are too many values,
-    levels or characters; type or eval when it is not JSON.
+    `indent` is the white space a level costs before each value. The walk goes level by level and takes a container
+    that is shared once a level with its multiplicity, so that a doubling graph costs no more than it is large.
+    Raises Fault: limit when there are too many values, levels or characters; type or eval when it is not JSON.
     """
     timed = False
-    room, chars, nesting = RESULT_VALUES - 1, JSON_CHARS, 0
-    stack: list[Iterator[Any]] = [iter((value,))]
-    known = KINDS.get
-    while stack:
-        for item in stack[-1]:
-            kind = known(type(item)) or kind_of(item)
-            if kind in _CONTAINERS:
-                size = len(item)
-                room -= size + 1
-                nesting += size * len(stack)
-                if room < 0:
-                    raise _too_big()
-                chars -= _key_chars(item) if kind == "object" else 0
-                inside = item if kind == "array" else item.values()
-                flat = _flat_chars(inside) if size > _FLAT else None
-                if flat is None:
-                    stack.append(iter(inside))
-                    break
-                chars -= flat
-            elif kind == "string":
-                chars -= len(item)
-            elif kind in ("timestamp", "duration"):
-                timed = True
-            else:
-                _require_json(item, kind)
-        else:
-            stack.pop()
-        if chars - nesting * indent < 0 or len(stack) > RESULT_DEPTH + 1:
+    room, chars, nesting, depth = RESULT_VALUES, JSON_CHARS, 0, 0
+    level: _Level = {0: [(value,), 1]}
+    while level:
+        below: _Level = {}
+        for holder, times in level.values():
+            size = len(holder)
+            room -= size * times
+            nesting += size * depth * times
+            if room < 0:
+                raise _too_big()
+            is_array = isinstance(holder, (list, tuple))
+            inside, has_time = _weigh_parts(holder if is_array else holder.values(), size, times, below)
+            chars -= (inside if is_array else inside + _key_chars(holder)) * times
+            timed = timed or has_time
+        depth += 1
+        if chars - nesting * indent < 0 or depth > RESULT_DEPTH + 1:
             raise _too_big()
+        level = below
     return Weight(timed, RESULT_VALUES - room, JSON_CHARS - chars, nesting)
+
+
+def _weigh_parts(items: Any, size: int, times: int, below: _Level) -> tuple[int, bool]:
+    """The characters and the presence of times among the scalars; containers go to the level below."""
+    flat = _flat_chars(items) if size > _FLAT else None
+    if flat is not None:
+        return flat, False
+    chars, timed, known = 0, False, KINDS.get
+    for item in items:
+        kind = known(type(item)) or kind_of(item)
+        if kind == "string":
+            chars += len(item)
+        elif kind in _CONTAINERS:
+            entry = below.get(id(item))
+            if entry is None:
+                below[id(item)] = [item, times]
+            else:
+                entry[1] += times
+        elif kind in ("timestamp", "duration"):
+            timed = True
+        else:
+            _require_json(item, kind)
+    return chars, timed
 
 
 def _flat_chars(items: Any) -> int | None:

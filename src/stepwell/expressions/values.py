@@ -175,7 +175,7 @@ def _equal_deep(left: Any, right: Any, frame: Frame) -> bool:
         if kind in ("array", "object"):
             if len(one) != len(other):
                 return False
-            spend(frame, len(one))
+            spend(frame, 2 * len(one))
             pairs = zip(one, other, strict=True) if kind == "array" else _field_pairs(one, other)
             if not _equal_parts(pairs, pending, frame):
                 return False
