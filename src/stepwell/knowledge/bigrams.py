@@ -51,7 +51,7 @@ def words(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A word of a query. With `stem`, words that begin with it and have at most `more` characters more count as well."""
+    """A word of a query. With `stem`, words that begin with it and have at most `more` characters more count, too."""
 
     word: str
     stem: str = ""
@@ -84,7 +84,11 @@ def query_words(text: str) -> list[Wanted]:
 
 
 def _stem(word: str) -> str:
-    return word[:-1] if len(word) > 4 and word.endswith("s") and not word.endswith("ss") else word
+    """The word without an English ending, if enough of it is left; other languages lose a plural s at most."""
+    for ending in ("ing", "ed", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= 4 and not word.endswith("ss"):
+            return word[: -len(ending)]
+    return word
 
 
 def folded(text: str) -> str:

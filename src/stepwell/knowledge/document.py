@@ -68,12 +68,17 @@ def prepared(write: DocumentWrite) -> Prepared:
 
 def named(what: str, name: str) -> str:
     """A name as it is kept: NFC, one line, no white space around it. Raises StepFailed("validation_error")."""
-    kept = unicodedata.normalize("NFC", " ".join(clean_text(name).replace("\x00", " ").split()))
+    kept = as_kept(name)
     if not kept:
         raise StepFailed("validation_error", f"{what} is empty")
     if len(kept) > LONGEST_NAME:
         raise StepFailed("validation_error", f"{what} has {len(kept)} characters; at most {LONGEST_NAME}")
     return kept
+
+
+def as_kept(name: str) -> str:
+    """A name as it would be kept, to look for it."""
+    return unicodedata.normalize("NFC", " ".join(clean_text(name).replace("\x00", " ").split()))
 
 
 def _words_of(heading: str, text: str) -> str:

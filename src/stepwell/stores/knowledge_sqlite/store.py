@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stepwell.knowledge.document import Prepared, prepared
+from stepwell.knowledge.document import Prepared, as_kept, prepared
 from stepwell.stores.knowledge_sqlite import reading
 from stepwell.stores.knowledge_sqlite.reading import Search
 from stepwell.stores.knowledge_sqlite.writing import write
@@ -59,13 +59,16 @@ class SqliteKnowledge:
         min_score: float = 0.0,
     ) -> list[Passage]:
         """Passages with words of the query, best first, of these collections or documents (of all if none is named)."""
-        asked = Search(query, tuple(collections), tuple(documents), limit, min_score)
+        named = [tuple(as_kept(name) for name in names) for names in (collections, documents)]
+        asked = Search(query, named[0], named[1], limit, min_score)
         return await self.database.read(lambda connection: reading.search(connection, account, asked))
 
     async def documents(self, account: str, *, collection: str = "") -> list[dict[str, Json]]:
         """`{document, collection, version, passages, changed, metadata}` of each, by collection and name."""
-        return await self.database.read(lambda connection: reading.documents(connection, account, collection))
+        kept = as_kept(collection)
+        return await self.database.read(lambda connection: reading.documents(connection, account, kept))
 
     async def document(self, account: str, document: str, *, version: int = 0) -> dict[str, Json]:
         """See the port; with the version's mode, section, metadata, origin and time. Raises NotFound."""
-        return await self.database.read(lambda connection: reading.document(connection, account, document, version))
+        kept = as_kept(document)
+        return await self.database.read(lambda connection: reading.document(connection, account, kept, version))
