@@ -537,3 +537,80 @@ async def test_c050_ids_that_look_like_paths_collide_with_nothing() -> None:
     assert run.status == "completed"
     assert len({call.path for call in tools.calls}) == len(tools.calls) == 12
     assert set(found.values()) == {"completed"}
+
+
+# ── races ──
+
+
+def fan(mode: Json, branches: Json, **more: Json) -> Json:
+    return {"id": "p", "type": "parallel", "mode": mode, "branches": branches, **more}
+
+
+async def test_fail_fast_cancels_the_siblings() -> None:
+    steps = [
+        fan("fail_fast", {"a": [tool("bad")], "b": [tool("slow"), tool("never")], "c": [gate_step("g"), tool("n2")]})
+    ]
+    tools = ScriptedTools(answers={"bad": [StepFailed("refused", "no")]}, delays={"bad": 0.05, "slow": 5})
+    begun = time.monotonic()
+    run, found = await run_to_end(steps, tools)
+    assert time.monotonic() - begun < 3
+    assert run.error is not None
+    assert (run.status, run.error["kind"], run.error["path"]) == ("failed", "refused", "/p/a/bad")
+    assert {call.tool for call in tools.calls} == {"bad", "slow"}
+    assert found["/p/b/slow"] == "cancelled"
+
+
+def gate_step(id_: str) -> Json:
+    return {"id": id_, "type": "approval", "title": id_}
+
+
+async def test_first_success_takes_the_first_and_cancels_the_rest() -> None:
+    branches = {"a": [tool("bad")], "b": [tool("quick", arguments={"n": 1})], "c": [tool("slow")]}
+    tools = ScriptedTools(answers={"bad": [StepFailed("refused", "no")]}, delays={"quick": 0.05, "slow": 5})
+    run, _ = await run_to_end([fan("first_success", branches)], tools)
+    assert run.status == "completed"
+    assert {name: branch["status"] for name, branch in run.output.items()} == {
+        "a": "failed",
+        "b": "completed",
+        "c": "cancelled",
+    }
+    assert run.output["b"]["output"] == {"n": 1}
+    tools = ScriptedTools(answers={name: [StepFailed("refused", name)] for name in ("bad", "quick", "slow")})
+    run, _ = await run_to_end([fan("first_success", branches)], tools)
+    assert run.error is not None
+    assert [cause["branch"] for cause in run.error["detail"]["causes"]] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("failing", "ends"), [(0, "completed"), (1, "completed"), (2, "failed")])
+async def test_a_quorum_completes_or_fails_as_soon_as_it_is_certain(failing: int, ends: str) -> None:
+    branches = {name: [tool(name)] for name in "abc"}
+    tools = ScriptedTools(
+        answers={name: [StepFailed("refused", name)] for name in "abc"[:failing]},
+        delays={"a": 0.01, "b": 0.03, "c": 5 if failing in (0, 2) else 0.05},
+    )
+    begun = time.monotonic()
+    run, _ = await run_to_end([fan({"quorum": 2}, branches)], tools)
+    assert run.status == ends
+    assert time.monotonic() - begun < 3
+
+
+async def test_a_call_that_may_not_be_repeated_is_awaited_when_it_loses_a_race() -> None:
+    branches = {"a": [tool("quick")], "b": [{"id": "pay", "type": "tool_call", "tool": "pay"}, tool("never")]}
+    tools = ScriptedTools(delays={"quick": 0.02, "pay": 0.3}, once=frozenset({"pay"}))
+    run, found = await run_to_end([fan("first_success", branches), tool("after")], tools)
+    assert run.status == "completed"
+    assert found["/p/b/pay"] == "completed"
+    assert sorted(call.tool for call in tools.calls) == ["after", "pay", "quick"]
+
+
+async def test_a_call_that_may_not_be_repeated_is_in_doubt_when_its_run_is_cancelled_before_it_ends() -> None:
+    tools = ScriptedTools(delays={"pay": 30}, once=frozenset({"pay"}))
+    async with engine_with(tools) as engine:
+        handle = await engine.start(workflow([{"id": "pay", "type": "tool_call", "tool": "pay"}]), {})
+        await asyncio.sleep(0.1)
+        run = await engine.cancel(handle.run_id)
+        assert run.status == "cancelled"
+        (step,) = (await engine.tree(run.id)).as_json()["steps"]
+        assert step["status"] == "cancelled"
+        entries = [entry for entry in await engine.history(run.id) if entry.path == "/pay"]
+        assert [b"in_doubt" in entry.body for entry in entries] == [True]

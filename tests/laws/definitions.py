@@ -84,6 +84,9 @@ class _Writer:
             seen += inner
         if self.draw(st.integers(0, 3)) == 0:
             step["continue_on_error"] = True
+        if self.failing and self.draw(st.booleans()):
+            quorum = {"quorum": self.draw(st.integers(1, len(step["branches"])))}
+            step["mode"] = self.draw(st.sampled_from(["fail_fast", "first_success", quorum]))
         return self._common(step), seen
 
     def _loop(self, depth: int, visible: list[str], looping: bool) -> tuple[Json, list[str]]:

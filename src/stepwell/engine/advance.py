@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 
 
+GRACE = 3.0
+"""Seconds that calls which may not be repeated get to end when their run is aborted."""
+
+
 class Parked(Abort):
     """The operator or a shutdown takes the run from this process; anyone may carry it on."""
 
@@ -61,6 +65,7 @@ class Pass:
             runtime.close()
         if verdict is None:
             return False
+        await runtime.land(None if runtime.aborted is None else GRACE)
         entries = runtime.closing()
         if verdict.status in FINAL:
             entries += self._last_entries(verdict)

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.engine.events import Event
 from stepwell.engine.performer import CallContext, Performer
-from stepwell.errors import StepFailed, Unavailable
+from stepwell.engine.flight import fly
+from stepwell.errors import StepFailed
 from stepwell.interpreter.interruption import Abort, Pause, RunCancelled, RunTimedOut, Withdrawn
-from stepwell.interpreter.normalise import normalised_json
 from stepwell.interpreter.runtime import Attempt
 from stepwell.journal import path as paths
 from stepwell.journal.entry import Body, Draft, Entry, Outcome, outcome_of
@@ -90,6 +90,7 @@ class LiveRuntime:
         self._mail: dict[str, Message] = {}
         self._closed: dict[str, str] = {}
         self._flights: dict[str, Attempt] = {}
+        self._stragglers: dict[str, tuple[asyncio.Task[None], Attempt, str]] = {}
         self._ticker: asyncio.TimerHandle | None = None
         self._root: asyncio.Task[Any] | None = asyncio.current_task()
         self._active_before = run.active
@@ -205,24 +206,51 @@ class LiveRuntime:
         )
         self._flights[path] = attempt
         self._arm()
+        performer = self._world.performers[type(effect)]
         try:
-            async with asyncio.timeout(limit):
-                performed = await self._world.performers[type(effect)](effect, context)
-            attempt.value, attempt.text = normalised_json(performed.value)
-            attempt.meta, attempt.outgoing = performed.meta, performed.outgoing
-        except StepFailed as failure:
-            attempt.failure = failure
-        except TimeoutError:
-            attempt.failure = StepFailed("timeout", f"no result within {limit:g} s")
-        except Unavailable:
+            if effect.again():
+                await fly(performer, effect, context, attempt, self.clock)
+            else:
+                await self._once(path, fly(performer, effect, context, attempt, self.clock), attempt, digest)
+        except asyncio.CancelledError:
+            if self.aborted is None and self.broken is None and path not in self._stragglers:
+                body = Body(status="cancelled", started=attempt.started, ended=self.clock(), attempts=number)
+                self.ride(Draft(path, "cancelled", body))
             raise
-        except Exception as error:  # noqa: BLE001 -- a fault of an adapter is this step's failure, not the engine's
-            attempt.failure = StepFailed("tool_error", f"{type(error).__name__}: {error}")
         finally:
             del self._flights[path]
-        attempt.ended = max(attempt.started, self.clock())
         self._count(attempt.meta)
         return attempt
+
+    async def _once(self, path: str, flight: Coroutine[Any, Any, None], attempt: Attempt, digest: str) -> None:
+        """A call that may not be repeated: once it is made, it is awaited even if whoever asked for it is cancelled."""
+        task = self._loop.create_task(flight)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._stragglers[path] = (task, attempt, digest)
+            raise
+
+    async def land(self, grace: float | None) -> None:
+        """Wait for calls that outlived whoever asked for them (`grace` seconds, None: their own timeouts); record all.
+
+        Those still in flight then are recorded as in doubt.
+        """
+        if self._stragglers:
+            await asyncio.wait([task for task, _, _ in self._stragglers.values()], timeout=grace)
+        for path, (task, attempt, digest) in self._stragglers.items():
+            body = Body(started=attempt.started, ended=attempt.ended, attempts=attempt.number, meta=attempt.meta)
+            draft = Draft(path, "succeeded", body, digest=digest)
+            if not task.done():
+                task.cancel()
+                body.status, body.ended, body.reason = "cancelled", self.clock(), {"type": "in_doubt"}
+                draft.kind = "cancelled"
+            elif attempt.failure is not None:
+                body.error, draft.kind = attempt.failure.record(), "failed"
+            else:
+                draft.value(attempt.value, attempt.text)
+            self.ride(draft)
+        self._stragglers.clear()
 
     async def _intend(self, path: str, attempt: Attempt, text: bytes, digest: str) -> bool:
         """Record that a call which may not be repeated is about to be made; false if that was said before."""
@@ -272,7 +300,12 @@ class LiveRuntime:
         future: asyncio.Future[Message] = self._loop.create_future()
         self._waiters[path] = future
         self.leave()
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if self._waiters.pop(path, None) is not None:
+                self.enter()
+            raise
 
     async def _open_wait(self, path: str, kind: Any, request: Json, deadline: float, on_expire: str) -> None:
         now = self.clock()
@@ -362,7 +395,9 @@ class LiveRuntime:
 
     def unfinished(self) -> dict[str, tuple[float, int]]:
         """Steps that were being performed when the pass was aborted, or that wait: when they began, which attempt."""
-        found = {path: (attempt.started, attempt.number) for path, attempt in self._cut}
+        found = {
+            path: (attempt.started, attempt.number) for path, attempt in self._cut if self.recall(path) is None
+        }
         for place, wait in self._open.items():
             path = place.partition("/~")[0]
             if self.recall(path) is None and self.recall(paths.wait(place)) is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.fields import Expression, Template, Value
@@ -183,15 +183,22 @@ class Scope:
 
     def complete(self, value: Json, *, meta: dict[str, Json] | None = None) -> Outcome:
         """Settle this place as completed; it can be derived again, so it rides with the next append."""
-        return self._settle("completed", value, meta=meta)
+        return self.runtime.ride(self.draft("completed", value, meta=meta))
+
+    async def settle_together(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """Record what decides a race together with what it decides: in one append, or not at all."""
+        for draft in drafts[:-1]:
+            self.runtime.ride(draft)
+        await self.runtime.record(drafts[-1])
+        return [outcome for draft in drafts if (outcome := self.runtime.recall(draft.path)) is not None]
 
     def give_up(self, reason: str) -> Outcome:
         """Settle this place as cancelled: what it waited for was withdrawn."""
-        return self._settle("cancelled", None, reason={"type": "withdrawn", "message": reason})
+        return self.runtime.ride(self.draft("cancelled", None, reason={"type": "withdrawn", "message": reason}))
 
     def skip(self, reason: dict[str, Json]) -> Outcome:
         """Settle this step as skipped."""
-        return self._settle("skipped", None, reason=reason)
+        return self.runtime.ride(self.draft("skipped", None, reason=reason))
 
     async def end_run(self, status: str, output: Json, message: str) -> Outcome:
         """Record that the run ends here, then leave."""
@@ -208,6 +215,10 @@ class Scope:
         self, failure: StepFailed, *, default: Json = None, reason: dict[str, Json] | None = None
     ) -> Outcome:
         """Record that this place failed. `default` is the output under `continue`, where `reason` says so."""
+        return await self.runtime.record(self.failure(failure, default=default, reason=reason))
+
+    def failure(self, failure: StepFailed, *, default: Json = None, reason: dict[str, Json] | None = None) -> Draft:
+        """The entry that says so, still to be recorded."""
         spent = self.spent
         body = Body(
             status="failed",
@@ -224,21 +235,24 @@ class Scope:
             draft.arguments(spent.text)
         if reason is not None:
             draft.value(default)
-        return await self.runtime.record(draft)
+        return draft
 
-    def _settle(
+    def draft(
         self,
         status: str,
         value: Json,
         *,
+        error: dict[str, Json] | None = None,
         reason: dict[str, Json] | None = None,
         meta: dict[str, Json] | None = None,
-    ) -> Outcome:
+    ) -> Draft:
+        """The entry that settles this place, still to be recorded."""
         now = self.runtime.clock()
         body = Body(
             status=status,
             started=self.opened or now,
             ended=now,
+            error=error,
             reason=reason,
             exports=self._exports(),
             meta=meta,
@@ -246,7 +260,7 @@ class Scope:
         draft = Draft(self.path, "settled", body)
         if value is not None:
             draft.value(value)
-        return self.runtime.ride(draft)
+        return draft
 
     # ── what is visible afterwards ──
 

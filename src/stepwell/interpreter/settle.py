@@ -39,13 +39,14 @@ def _severity(problem: BaseException) -> tuple[int, int]:
 class Crew:
     """Tasks that belong together. A task that can run holds a token of the runtime; so does whoever waits for none."""
 
-    __slots__ = ("_done", "_live", "_problems", "_runtime", "_scope", "_tasks")
+    __slots__ = ("_decided", "_done", "_live", "_problems", "_runtime", "_scope", "_tasks")
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._runtime = scope.runtime
         self._tasks: set[asyncio.Task[None]] = set()
         self._live = 0
+        self._decided = False
         self._problems: list[BaseException] = []
         self._done: asyncio.Future[None] | None = None
 
@@ -73,6 +74,9 @@ class Crew:
                 )
             except BaseException as worse:  # noqa: BLE001 -- collected, and raised by settled()
                 self._problems.append(worse)
+        except asyncio.CancelledError as problem:
+            if not self._decided:
+                self._problems.append(problem)
         except BaseException as problem:  # noqa: BLE001 -- collected, and raised by settled()
             self._problems.append(problem)
         finally:
@@ -82,6 +86,14 @@ class Crew:
                     self._done.set_result(None)  # the token goes to whoever awaits the crew
             else:
                 self._runtime.leave()
+
+    def cut(self) -> None:
+        """Cancel every part but the one that asks: a race is decided."""
+        asking = asyncio.current_task()
+        self._decided = True
+        for task in self._tasks:
+            if task is not asking:
+                task.cancel()
 
     async def settled(self) -> None:
         """Return when every part has ended; raises the worst way in which one did."""

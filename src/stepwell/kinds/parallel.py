@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -13,12 +13,23 @@ from stepwell.definition.step import Block, Location, Recipes, Schema, Steps
 from stepwell.errors import StepFailed
 from stepwell.interpreter.interruption import Withdrawn
 from stepwell.interpreter.kind import Control, unperformed_policies
+from stepwell.interpreter.race import Race, Rule
 from stepwell.interpreter.settle import settle_pool
 from stepwell.kinds.causes import failed_inside
 
 if TYPE_CHECKING:
     from stepwell.interpreter.scope import Scope
     from stepwell.journal.entry import Outcome
+
+
+def gathered(settled: Mapping[str, Outcome | None]) -> dict[str, Json]:
+    """The output: how each branch ended; None is a branch that was cut off."""
+    return {
+        name: {"status": outcome.status, "output": outcome.value, "error": outcome.error}
+        if outcome is not None
+        else {"status": "cancelled", "output": None, "error": None}
+        for name, outcome in settled.items()
+    }
 
 
 class Parallel(Control):
@@ -36,8 +47,6 @@ class Parallel(Control):
         return [Block(("branches", name), steps, segment=name, certain=True) for name, steps in self.branches.items()]
 
     def unperformed(self) -> Iterable[tuple[Location, str]]:
-        if self.mode != "all_settled":
-            yield ("mode",), "parallel modes other than all_settled"
         yield from unperformed_policies(self)
 
     def shape(self, recipes: Recipes) -> Schema | None:
@@ -71,8 +80,22 @@ class Parallel(Control):
             return inner.give_up(withdrawn.reason)
         return inner.complete(inner.last_output(where))
 
+    async def _race(self, scope: Scope) -> Outcome:
+        total = len(self.branches)
+        needed = {"fail_fast": total, "first_success": 1}.get(str(self.mode), 0) or int(dict(self.mode)["quorum"])
+        blocks = {name: ("branches", name) for name in self.branches}
+        race = Race(scope, blocks, Rule(needed, total - needed + 1), self.concurrency or total)
+        settled = await race.run()
+        completed = sum(outcome is not None and outcome.status == "completed" for outcome in settled.values())
+        failures = [(name, outcome) for name, outcome in settled.items() if outcome is not None and outcome.error]
+        if completed < needed and not self.continue_on_error:
+            raise failed_inside(failures, "branch")
+        return scope.complete(gathered(settled))
+
     async def run(self, scope: Scope) -> Outcome:
         scope.begin(dict)
+        if self.mode != "all_settled":
+            return await self._race(scope)
         names = list(self.branches)
         outcomes = await settle_pool(
             scope,
@@ -81,12 +104,8 @@ class Parallel(Control):
             self.concurrency or len(names),
             begun=lambda index: scope.has_begun(names[index]),
         )
-        settled = [(name, outcome) for name, outcome in zip(names, outcomes, strict=True) if outcome is not None]
-        failures = [(name, outcome) for name, outcome in settled if outcome.error]
+        settled = {name: outcome for name, outcome in zip(names, outcomes, strict=True) if outcome is not None}
+        failures = [(name, outcome) for name, outcome in settled.items() if outcome.error]
         if failures and not self.continue_on_error:
             raise failed_inside(failures, "branch")
-        output: dict[str, Json] = {
-            name: {"status": outcome.status, "output": outcome.value, "error": outcome.error}
-            for name, outcome in settled
-        }
-        return scope.complete(output)
+        return scope.complete(gathered(settled))
