@@ -30,10 +30,10 @@ class Preflight:
         self._parts = parts
 
     async def check(self, loaded: LoadedWorkflow, value: Json) -> tuple[Json, list[Problem]]:
-        """The input with its defaults, and every problem, warnings among them."""
+        """The input with its defaults, and every problem but those that loading already told."""
         filled, problems = checked_input(loaded.workflow.input, value)
         problems += self._steps(loaded)
-        return filled, [*problems, *loaded.warnings]
+        return filled, problems
 
     def _steps(self, loaded: LoadedWorkflow) -> Iterator[Problem]:
         for where, step in _located(loaded.workflow.steps, ("steps",)):
