@@ -90,9 +90,7 @@ def _refuse(error: ExpressionError) -> PydanticCustomError:
     return PydanticCustomError("expression", "{text}", _described(error, ()))
 
 
-def _broken_texts(
-    value: Json, names: frozenset[str], where: tuple[str | int, ...] = ()
-) -> Iterator[dict[str, Json]]:
+def _broken_texts(value: Json, names: frozenset[str], where: tuple[str | int, ...] = ()) -> Iterator[dict[str, Json]]:
     """Every wrong text inside a value that did not compile as a whole; its depth was bounded when it was loaded."""
     if isinstance(value, str):
         try:

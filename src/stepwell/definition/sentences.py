@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from pydantic import BaseModel
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from stepwell.definition.parse import Details, Fault
     from stepwell.definition.positions import Positions
+
+    _Group: TypeAlias = list[tuple[Location, Fault]]
 
 _WANTED = {
     "string": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list",
@@ -30,11 +32,23 @@ _WORKFLOW_ID = "ids begin with a lower-case letter and go on with lower-case let
 
 def findings_of(faults: Sequence[Fault], positions: Positions) -> list[Finding]:
     """One finding for everything that was wrong; alternatives of one field are put into one sentence."""
-    groups: dict[tuple[Location, bool], list[tuple[Location, Fault]]] = {}
+    groups: dict[tuple[Location, bool], _Group] = {}
     for fault in faults:
         where, prefix = _resolved(fault, positions)
         groups.setdefault((prefix, _is_extra(fault)), []).append((where, fault))
-    return [finding for group in groups.values() for finding in _said(group)]
+    return [
+        finding
+        for (prefix, _), group in groups.items()
+        if not _is_follow_up(prefix, group, groups)
+        for finding in _said(group)
+    ]
+
+
+def _is_follow_up(prefix: Location, group: _Group, groups: Iterable[tuple[Location, bool]]) -> bool:
+    """Whether a list is only empty because nothing in it could be read."""
+    return all(fault.details["type"] == "too_short" for _, fault in group) and any(
+        len(other) > len(prefix) and other[: len(prefix)] == prefix for other, _ in groups
+    )
 
 
 def _is_extra(fault: Fault) -> bool:
@@ -57,7 +71,7 @@ def _resolved(fault: Fault, positions: Positions) -> tuple[Location, Location]:
     return where, where if prefix is None else prefix
 
 
-def _said(group: list[tuple[Location, Fault]]) -> Iterator[Finding]:
+def _said(group: _Group) -> Iterator[Finding]:
     deepest = max(len(where) for where, _ in group)
     chosen = [(where, fault) for where, fault in group if len(where) == deepest]
     wanted = list(dict.fromkeys(_wanted(fault.details) for _, fault in chosen))
@@ -192,6 +206,7 @@ def _general(where: Location, details: Details) -> tuple[str, str]:
         return f"{field}at most {context['max_length']} characters are wanted", ""
     if wants := _wanted(details):
         hint = "quote it" if wants == "text" and isinstance(value, int | float | bool) else ""
+        hint = f"write [{value}]" if wants == "a list" and isinstance(value, str) and len(value) < 40 else hint
         return f"{field}{wants} is wanted, this is {noun(value)}", hint
     text = details["msg"].removeprefix("Value error, ").removeprefix("Input should ")
     return f"{field}{text[:1].lower()}{text[1:]}", ""

@@ -139,7 +139,7 @@ class _Translation:
 
     def _steps(self, node: Node) -> Node:
         """A list of steps; what is no object is reported and left out, so that the rest can be checked."""
-        if not isinstance(node.value, list):
+        if not any(isinstance(element.value, dict) for element in node.items):
             return node
         steps: list[Node] = []
         for element in node.items:

@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from stepwell.definition.fields import Expression, StepId, Template, Value
 from stepwell.definition.policy import ErrorRules
+from stepwell.definition.suggest import close, listing, noun
 
 Json: TypeAlias = Any
 Schema: TypeAlias = dict[str, Json]
@@ -198,12 +199,17 @@ def _step(value: Json, info: ValidationInfo) -> Json:
 def read_step(value: Json, context: Mapping[str, Json]) -> Step:
     """The step that an object describes. Raises ValidationError of pydantic, PydanticCustomError for no known kind."""
     if not isinstance(value, dict):
-        raise PydanticCustomError("step", "a step is an object with id and type", {"hint": "", "code": "step_shape"})
+        shape = {"found": noun(value), "hint": "write - id: its-id and type: its-type", "code": "type"}
+        raise PydanticCustomError("step", "a step is an object with id and type, this is {found}", shape)
     kinds: Kinds = context["kinds"]
     word = value.get("type")
-    if not isinstance(word, str):
-        hint = f"known types: {', '.join(kinds.names())}"
+    if "type" not in value:
+        near = close("type", value)
+        hint = f"write `type` instead of '{near}'" if near else listing("known types", kinds.names())
         raise PydanticCustomError("step", "this step has no type", {"hint": hint, "code": "step_type"})
+    if not isinstance(word, str):
+        wrong = {"found": noun(word), "hint": listing("known types", kinds.names()), "code": "type", "at": "type"}
+        raise PydanticCustomError("step", "`type`: text is wanted, this is {found}", wrong)
     kind = kinds.get(word)
     if kind is None:
         raise PydanticCustomError(

@@ -60,7 +60,7 @@ def close(name: str, candidates: Iterable[str]) -> str:
     lowered = {word.lower(): word for word in reversed(known)}
     if name.lower() in lowered:
         return lowered[name.lower()]
-    found = get_close_matches(name[:64].lower(), lowered, 1, 0.7)
+    found = get_close_matches(name[:64].lower(), lowered, 1, 0.6)
     if found:
         return lowered[found[0]]
     synonym = _SYNONYMS.get(name.lower(), "")
@@ -76,8 +76,8 @@ def did_you_mean(name: str, candidates: Iterable[str], noun_of_all: str = "") ->
 
 
 def listing(noun_of_all: str, names: Iterable[str]) -> str:
-    """A hint that lists up to twelve names."""
-    some = list(islice(names, 13))
+    """A hint that lists up to twenty names."""
+    some = list(islice(names, 21))
     if not some:
         return ""
-    return f"{noun_of_all}: {', '.join(some[:12])}{', …' if len(some) > 12 else ''}"
+    return f"{noun_of_all}: {', '.join(some[:20])}{', …' if len(some) > 20 else ''}"

@@ -50,11 +50,11 @@ def exports(workflow: Workflow) -> dict[BlockKey, tuple[str, ...]]:
     """
     homes: dict[str, Chain] = {}
     closed: set[BlockKey] = set()
-    found: dict[BlockKey, dict[str, None]] = {}
+    found: dict[BlockKey, set[str]] = {}
     for step, chain in _located(workflow):
         homes.setdefault(step.id, chain)
         for block in step.blocks():
-            found[step.id, block.where] = {}
+            found[step.id, block.where] = set()
             if not block.exports:
                 closed.add((step.id, block.where))
     for chain, name in _uses(workflow):
@@ -63,8 +63,9 @@ def exports(workflow: Workflow) -> dict[BlockKey, tuple[str, ...]]:
         for key in reversed(home):
             if key in inside or key in closed:
                 break
-            found[key][name] = None
-    return {key: tuple(names) for key, names in found.items()}
+            found[key].add(name)
+    written = {name: index for index, name in enumerate(homes)}
+    return {key: tuple(sorted(names, key=written.__getitem__)) for key, names in found.items()}
 
 
 def _uses(workflow: Workflow) -> Iterator[tuple[Chain, str]]:

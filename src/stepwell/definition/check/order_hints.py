@@ -15,6 +15,12 @@ class OrderHints:
 
     def __init__(self, survey: Survey) -> None:
         self._homes = {site.step.id: site for site in reversed(survey.steps)}
+        self._loops = {
+            name: block.holder.step.id
+            for block in survey.blocks
+            if block.block is not None and block.holder is not None
+            for name in block.block.binds
+        }
 
     def hint(self, name: str, site: StepSite | None) -> str:
         """The hint for a reference to the step `name` from a text of `site` (None: from the workflow's output)."""
@@ -33,6 +39,11 @@ class OrderHints:
         if target.step.id in kept_aside(other.step for other in target.home.steps):
             return "it runs only in place of the step that names it; use that step's output"
         return _by_order(target, site) if site else ""
+
+    def item(self, name: str) -> str:
+        """The hint for a name that loops give to their items, used where it does not exist."""
+        loop = self._loops.get(name)
+        return f"it is the item of the loop '{loop}' and exists inside it" if loop else ""
 
 
 def _closing(target: StepSite, site: StepSite | None) -> StepSite | None:

@@ -35,8 +35,7 @@ def check_performed(survey: Survey) -> Iterator[Finding]:
 
 
 def _refusal(where: Location, what: str, hint: str = "") -> Finding:
-    verb = "are" if what.endswith("s") and not what.startswith("the ") else "is"
-    return Finding("not_performed", f"{what} {verb} not performed by this version", where, hint)
+    return Finding("not_performed", f"not performed by this version: {what}", where, hint)
 
 
 def _step(site: StepSite) -> Iterator[Finding]:

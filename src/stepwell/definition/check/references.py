@@ -45,11 +45,11 @@ def check_references(survey: Survey, recipes: Recipes) -> Iterator[Finding]:
 
 
 def _explained(found: Finding, hints: OrderHints, site: StepSite | None) -> Finding:
-    """An `order` error with the reason why the step is not visible."""
+    """An error of order or scope with the reason why the name is not visible."""
     name = _QUOTED.search(found.message)
-    if found.code != "order" or found.hint or name is None:
+    if found.hint or name is None or found.code not in {"order", "scope"}:
         return found
-    return replace(found, hint=hints.hint(name[1], site))
+    return replace(found, hint=hints.hint(name[1], site) if found.code == "order" else hints.item(name[1]))
 
 
 def check_recipe_texts(recipe: RecipeDefinition) -> Iterator[Finding]:
@@ -77,7 +77,7 @@ class _Views:
     def __init__(self, survey: Survey, recipes: Recipes) -> None:
         self.workflow = survey.workflow
         self.lenient = survey.workflow.templates == "lenient"
-        self.known = frozenset(site.step.id for site in survey.steps)
+        self.known = dict.fromkeys(site.step.id for site in survey.steps).keys()
         self._shapes = Shapes(recipes, survey.parsed.suspects)
         self._frames = frames(survey)
         self._places: dict[int, _Place] = {}

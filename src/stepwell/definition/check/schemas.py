@@ -41,7 +41,7 @@ def check_recipe_schemas(recipe: RecipeDefinition) -> Iterator[Finding]:
 def _input(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
     if not schema:
         return
-    if schema.get("type", "object") != "object":
+    if schema.get("type", "object") in _TYPES[1:]:
         yield Finding("schema", "the input is always an object", (*where, "type"), "write type: object")
     elif "properties" not in schema and not any(word in schema for word in _SCHEMA_WORDS):
         hint = "write type: object and properties: {name: {type: string}}"

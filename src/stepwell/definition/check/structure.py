@@ -18,7 +18,7 @@ def check_structure(survey: Survey) -> Iterator[Finding]:
     """Ids are unique, also across blocks; names are not reserved; nesting is bounded; branches are not empty."""
     yield from _ids(survey)
     for block in survey.blocks:
-        if block.depth == DEEPEST_STEPS + 1:
+        if block.depth == DEEPEST_STEPS + 1 and block.steps:
             yield Finding("depth", f"steps are nested more than {DEEPEST_STEPS} deep", block.where)
         yield from _emptiness(block)
         yield from _names(block)
