@@ -120,6 +120,16 @@ def test_help_imports_nothing_heavy(args: list[str]) -> None:
     assert "pydantic" not in modules
 
 
+def test_validating_imports_neither_the_engine_nor_what_only_shows_runs(tmp_path: Path) -> None:
+    file = tmp_path / "w.yaml"
+    file.write_text("workflow: w\nsteps:\n  - {id: a, type: set, values: {x: 1}}\n")
+    result = started("validate", str(file))
+    assert result.returncode == 0, result.stdout
+    modules = [line.rsplit("|", 1)[1].strip() for line in result.stderr.splitlines() if line.startswith("import time:")]
+    unwanted = [module for module in modules if module in {"rich", "asyncio", "sqlite3", "stepwell.engine"}]
+    assert unwanted == []
+
+
 def test_completion_is_offered() -> None:
     environ = os.environ | {"_STEPWELL_COMPLETE": "bash_complete", "COMP_WORDS": "stepwell runs s", "COMP_CWORD": "2"}
     script = Path(sys.executable).with_name("stepwell")

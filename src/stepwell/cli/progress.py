@@ -6,6 +6,7 @@ forgotten while a run is followed, so that a loop of any length takes little roo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -195,8 +196,10 @@ def reason_text(reason: Mapping[str, Json] | None) -> str:
         return ""
     word = str(reason.get("type"))
     if word == "condition_false":
-        values = ", ".join(f"{name} is {value!r}" for name, value in (reason.get("values") or {}).items())
-        return f"{reason.get('expression')} is false" + (f": {values}" if values else "")
+        expression = reason.get("expression")
+        seen = [(name, value) for name, value in (reason.get("values") or {}).items() if name != expression]
+        values = ", ".join(f"{name} is {json.dumps(value, ensure_ascii=False)}" for name, value in seen)
+        return f"{expression} is false" + (f": {values}" if values else "")
     if word == "withdrawn":
         return f"withdrawn: {reason.get('message')}"
     if word == "branch_not_taken" and reason.get("taken"):

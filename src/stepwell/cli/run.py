@@ -100,8 +100,12 @@ async def _carry(engine: Engine, order: Order, loaded: LoadedWorkflow, value: Js
     from stepwell.cli.opening import database_tail
     from stepwell.cli.progress import Progress
     from stepwell.cli.screen import screen_for
+    from stepwell.errors import Conflict
 
-    handle = await engine.start(loaded, value, idempotency_key=order.key)
+    try:
+        handle = await engine.start(loaded, value, idempotency_key=order.key)
+    except Conflict as conflict:
+        raise exits.Refusal(str(conflict), hint="use another key, or the same workflow and input") from None
     workflow = loaded.workflow
     screen = screen_for(Progress(workflow), as_json=order.as_json)
     screen.begin(handle.run_id, workflow.name or workflow.workflow)
