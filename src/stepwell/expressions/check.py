@@ -6,8 +6,9 @@ It evaluates nothing. Every problem is found, not the first alone; what a schema
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import ExpressionError, ExpressionWarning, listing, suggestion
 from .guards import NOTHING, Facts, falsities, null_tested, path_key, truths
@@ -95,16 +96,15 @@ def check_template(template: Template, env: CheckEnv) -> list[ExpressionError]:
     return checker.sorted_problems()
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
+class _Scope(NamedTuple):
     """`guarded` is true inside has() and on the left of `??`, where a missing field is no problem."""
 
-    variables: Mapping[int, Shape] = field(default_factory=dict)
+    variables: Mapping[int, Shape] = MappingProxyType({})
     facts: Facts = NOTHING
     guarded: bool = False
 
     def knowing(self, facts: Facts) -> _Scope:
-        return replace(self, facts=self.facts | facts) if facts else self
+        return self._replace(facts=self.facts | facts) if facts else self
 
 
 class _Checker:
@@ -112,9 +112,16 @@ class _Checker:
         self.source = source
         self.env = env
         self.problems: dict[tuple[int, str], ExpressionError] = {}
+        self.shapes: dict[int, Shape] = {}
 
     def report(self, code: str, message: str, pos: int, hint: str = "") -> None:
         self.problems.setdefault((pos, message), ExpressionError(code, message, self.source, pos, hint))
+
+    def declared(self, schema: Schema | None, shown: tuple[str, ...] = ()) -> Shape:
+        """The shape of a schema document, made once, so that one budget of steps holds for all questions about it."""
+        if id(schema) not in self.shapes:
+            self.shapes[id(schema)] = declared(schema, shown)
+        return self.shapes[id(schema)]
 
     def sorted_problems(self) -> list[ExpressionError]:
         return sorted(self.problems.values(), key=lambda problem: problem.offset)
@@ -129,10 +136,10 @@ class _Checker:
             case Ternary():
                 found = self._ternary(node, scope)
             case Coalesce():
-                left = self.shape(node.left, replace(scope, guarded=True)).without_null()
+                left = self.shape(node.left, scope._replace(guarded=True)).without_null()
                 found = either(left, self.shape(node.right, scope))
             case Has():
-                self.shape(node.path, replace(scope, guarded=True))
+                self.shape(node.path, scope._replace(guarded=True))
                 found = made("boolean")
             case Macro():
                 found = self._macro(node, scope)
@@ -192,7 +199,7 @@ class _Checker:
         if env.loop_item is not None:
             known |= {"loop_item": env.loop_item, "loop": LOOP}
         if name in known:
-            return declared(known[name])
+            return self.declared(known[name])
         if name in _LOOP_ROOTS:
             self.report("scope", f"'{name}' is used outside a loop step", node.pos)
         else:
@@ -210,7 +217,7 @@ class _Checker:
                 hint = suggestion(step_id, ids) or listing("steps", ids)
                 self.report("step", f"no step '{step_id}'", node.pos, hint)
             return UNKNOWN
-        return declared(RECORD, RECORD_SHOWN) if root == "steps" else self._output(node, scope)
+        return self.declared(RECORD, RECORD_SHOWN) if root == "steps" else self._output(node, scope)
 
     def _output(self, node: Get, scope: _Scope) -> Shape:
         path = path_key(node)
@@ -224,7 +231,7 @@ class _Checker:
                 "missing", message, self.source, node.pos, "guard with  ?? default,  ?.  or  has(...) && ..."
             )
             self.problems.setdefault((node.pos, message), warning)
-        return declared(step.output)
+        return self.declared(step.output)
 
     def _is_record(self, node: Node) -> bool:
         return isinstance(node, Get) and isinstance(node.base, Var) and node.base.name == "steps" and not node.base.slot
@@ -281,7 +288,7 @@ class _Checker:
         is_array = source.kinds == frozenset(("array",))
         is_object = source.kinds == frozenset(("object",))
         each = source.at(None) if is_array else made("string") if is_object else UNKNOWN
-        inner = replace(scope, variables={**scope.variables, node.slot: each}, guarded=False)
+        inner = scope._replace(variables={**scope.variables, node.slot: each}, guarded=False)
         body = self.shape(node.body, inner)
         if node.kind != "map" and body.never(_BOOLEAN):
             message = f"{node.kind}() needs a boolean for each element, got {body.described()}"

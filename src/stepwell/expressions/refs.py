@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from .nodes import Call, Coalesce, Get, Has, Item, Literal, Macro, Node, Var
 
@@ -58,8 +58,7 @@ def _shown(seg: Segment, *, is_step: bool) -> str:
     return f".{seg}" if plain.replace("_", "a").isalnum() else f".`{seg}`"
 
 
-@dataclass(frozen=True, slots=True)
-class _Path:
+class _Path(NamedTuple):
     root: str
     segs: tuple[Segment, ...]
     pos: int
@@ -69,8 +68,7 @@ class _Path:
         return _Path(self.root, (*self.segs, seg), self.pos, self.guarded or guarded)
 
 
-@dataclass(frozen=True, slots=True)
-class _Elements:
+class _Elements(NamedTuple):
     """An array that was made here, whose elements stand for `each`."""
 
     each: _Abstract

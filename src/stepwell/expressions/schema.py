@@ -17,7 +17,7 @@ from .values import kind_of
 
 Schema: TypeAlias = Mapping[str, Any] | bool
 _DEPTH = 16
-_STEPS = 20_000
+_STEPS = 10_000
 _WIDTH = 256
 _KINDS = {"integer": "number"} | {
     name: name for name in ("null", "boolean", "number", "string", "array", "object", "timestamp", "duration")
