@@ -81,7 +81,7 @@ def normalised_json(value: object, *, limit: int = LEAF_LIMIT) -> tuple[Json, by
         raise _failure(refused) from None
     except Exception as error:  # an object of the tool's own making ran its code while it was read
         raise StepFailed("output_invalid", f"the result cannot be read: {type(error).__name__}: {error}") from error
-    if walk.left < 0:
+    if walk.left < -LEAF_LIMIT:
         raise _failure(_too_large(None, limit))
     text = _encode(plain)
     if len(text) > limit:
