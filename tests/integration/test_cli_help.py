@@ -126,7 +126,7 @@ def test_validating_imports_neither_the_engine_nor_what_only_shows_runs(tmp_path
     result = started("validate", str(file))
     assert result.returncode == 0, result.stdout
     modules = [line.rsplit("|", 1)[1].strip() for line in result.stderr.splitlines() if line.startswith("import time:")]
-    unwanted = [module for module in modules if module in {"rich", "asyncio", "sqlite3", "stepwell.engine"}]
+    unwanted = [module for module in modules if module in {"rich", "sqlite3", "stepwell.engine", "jsonschema"}]
     assert unwanted == []
 
 

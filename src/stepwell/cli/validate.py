@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -57,23 +57,39 @@ def _problems(file: Path) -> list[Problem]:
 
 
 class _Recipes:
-    """The recipes that a file sees, looked for when a check first asks."""
+    """The recipes that a file sees, looked for when a check first asks about one."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     @cached_property
-    def _found(self) -> FileRecipes:
+    def found(self) -> FileRecipes:
         from stepwell.cli.opening import settings_at
         from stepwell.library.recipes import FileRecipes
 
         return FileRecipes(self._file, settings_at(self._file.resolve().parent).recipes)
 
-    def names(self) -> Collection[str] | None:
-        return self._found.names()
+    def names(self) -> Collection[str]:
+        return _Names(self)
 
     def output_schema(self, recipe: str) -> dict[str, Any] | None:
-        return self._found.output_schema(recipe)
+        return self.found.output_schema(recipe)
+
+
+class _Names(Collection[str]):
+    """The ids of those recipes."""
+
+    def __init__(self, recipes: _Recipes) -> None:
+        self._recipes = recipes
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._recipes.found.names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._recipes.found.names())
+
+    def __len__(self) -> int:
+        return len(self._recipes.found.names())
 
 
 def _print(file: Path, problems: list[Problem]) -> None:
