@@ -36,9 +36,7 @@ def _semantic(value: Json) -> Json:
     if not isinstance(value, dict):
         return value
     cosmetic, opaque = _cosmetic_of(value), _opaque_of(value)
-    return {
-        key: inner if key in opaque else _semantic(inner) for key, inner in value.items() if key not in cosmetic
-    }
+    return {key: inner if key in opaque else _semantic(inner) for key, inner in value.items() if key not in cosmetic}
 
 
 def _opaque_of(value: dict[str, Json]) -> frozenset[str]:

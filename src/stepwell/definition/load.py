@@ -27,6 +27,7 @@ from stepwell.errors import DefinitionError, Problem
 if TYPE_CHECKING:
     from os import PathLike
 
+
 @dataclass(frozen=True, slots=True)
 class LoadedWorkflow:
     """

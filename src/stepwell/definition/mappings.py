@@ -100,7 +100,7 @@ def _template(node: Node, root: str, parts: dict[str, Node], report: Report) -> 
 
 
 def _segments(path: Json) -> list[str] | None:
-    """"a.b[0].c", "$.a" or a list of keys as keys; None for anything else."""
+    """The keys of a path written as "a.b[0].c", "$.a" or a list; None for anything else."""
     if isinstance(path, list):
         keys = [inner.value for inner in path]
         return [str(key) for key in keys] if all(type(key) in {str, int} for key in keys) else None

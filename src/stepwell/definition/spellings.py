@@ -279,7 +279,6 @@ class _Translation:
         return node.holding([change(inner) for inner in node.items]) if isinstance(node.value, list) else node
 
 
-
 def _written(root: Node) -> set[str]:
     return {snake(word) for word in root.mapping}
 

@@ -88,6 +88,6 @@ def test_what_is_not_json_is_refused_with_its_place(text, problem):
 def test_characters_of_a_text_with_escapes_are_found_in_the_file():
     text = '{"a":\n  "x\\n\\ud83d\\ude00\\u00e9 {{y}}"}'
     node = json_text.compose(text, Report("f")).mapping["a"]
-    assert node.value == "x\n\U0001F600é {{y}}"
+    assert node.value == "x\n\U0001f600é {{y}}"
     line, column = node.place(node.value.index("{{y}}"))
     assert (line, text.split("\n")[1][column - 1 :]) == (2, '{{y}}"}')

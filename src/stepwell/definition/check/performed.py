@@ -61,10 +61,13 @@ def _workflow(workflow: Workflow) -> Iterator[Finding]:
         yield _refusal(("deliver",), "`deliver`")
     if workflow.knowledge:
         yield _refusal(("knowledge",), "automatic `knowledge`", "use a kb_search step and its passages")
-    yield from _rules(workflow.defaults.on_error, ("defaults", "on_error"))
+    hint = "write defaults: {on_error: fail}, or default_error_strategy: fail beside workflow_id"
+    yield from _rules(workflow.defaults.on_error, ("defaults", "on_error"), hint)
 
 
-def _rules(rules: tuple[ErrorRule, ...] | None, where: Location) -> Iterator[Finding]:
+def _rules(
+    rules: tuple[ErrorRule, ...] | None, where: Location, hint: str = "fail and continue are performed"
+) -> Iterator[Finding]:
     for index, rule in enumerate(rules or ()):
         if what := _STRATEGIES.get(rule.strategy):
-            yield _refusal((*where, index), what, "fail and continue are performed")
+            yield _refusal((*where, index), what, hint)

@@ -12,7 +12,7 @@ from stepwell.definition.suggest import close, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepwell.definition.check.survey import StepSite, Survey
+    from stepwell.definition.check.survey import BlockSite, StepSite, Survey
     from stepwell.definition.step import Location
 
 
@@ -23,6 +23,8 @@ def check_policies(survey: Survey) -> Iterator[Finding]:
         yield from _retry(defaults.retry, ("defaults", "retry"))
     for index, rule in enumerate(defaults.on_error or ()):
         yield from _kinds(rule.errors, ("defaults", "on_error", index, "errors"))
+    for block in survey.blocks:
+        yield from _fallback_cycles(block)
     for site in survey.steps:
         retry = getattr(site.step, "retry", None)
         if isinstance(retry, RetryPolicy):
@@ -88,6 +90,30 @@ def _rule(rule: ErrorRule, site: StepSite, survey: Survey, where: Location) -> I
                 yield from _goto(rule.goto, site, survey, (*where, "goto"))
         case _:
             pass
+
+
+def _fallback_cycles(block: BlockSite) -> Iterator[Finding]:
+    """Chains of fallbacks that come back to a step in them."""
+    sites = {site.step.id: site for site in block.steps}
+    next_of = {
+        name: [rule.step for rule in site.step.on_error or () if rule.strategy == "fallback" and rule.step in sites]
+        for name, site in sites.items()
+    }
+    settled: set[str] = set()
+    for start in sites:
+        chain: dict[str, Iterator[str | None]] = {start: iter(next_of[start])} if start not in settled else {}
+        while chain:
+            name, following = next(reversed(chain.items()))
+            target = next(following, None)
+            if target is None:
+                settled.add(name)
+                del chain[name]
+            elif target in chain and target != name:
+                names = [*list(chain)[list(chain).index(target) :], target]
+                message = f"these steps are each other's fallback: {' -> '.join(names)}"
+                yield Finding("policy", message, (*sites[name].where, "on_error"), "a fallback chain ends somewhere")
+            elif target not in settled and target not in chain:
+                chain[target] = iter(next_of[target])
 
 
 def _target(name: str, site: StepSite, survey: Survey, where: Location) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.report import Finding
@@ -139,6 +140,7 @@ def _article(words: str) -> str:
 
 def _dangling(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
     for path, inner in _walk(schema):
+        yield from _pattern(inner.get("pattern"), (*where, *path, "pattern"))
         target = inner.get("$ref")
         if not isinstance(target, str):
             continue
@@ -148,6 +150,15 @@ def _dangling(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
             yield Finding("schema", "a schema refers only to itself; nothing is fetched", place, hint)
         elif target != "#" and (not target.startswith("#/") or _resolve(schema, target) is None):
             yield Finding("schema", f"there is no {target} in this schema", place)
+
+
+def _pattern(pattern: Json, where: Location) -> Iterator[Finding]:
+    if not isinstance(pattern, str):
+        return
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        yield Finding("schema", f"not a regular expression: {error}", where)
 
 
 def _resolve(schema: Json, target: str) -> Json:
