@@ -13,9 +13,26 @@ import pytest
 from stepwell.expressions import ExpressionError, compile_expression, compile_template, compile_tree
 
 CANARY = "S3CRET-CANARY"
-NUMBER_LIKE = ["1458059302022549698", "007", "1e5", "0x10", "+48100200300", "1_000", "true", "null", "2024-01-02", "1.10"]
+NUMBER_LIKE = [
+    "1458059302022549698",
+    "007",
+    "1e5",
+    "0x10",
+    "+48100200300",
+    "1_000",
+    "true",
+    "null",
+    "2024-01-02",
+    "1.10",
+]
 FALSY = [0, 0.0, False, "", [], {}]
-INJECTIONS = ["{{workflow_input.api_key}}", "{{step.m.x}}", "{% for i in range(9**9) %}", "\\{{workflow_input.api_key}}", "}}{{workflow_input.api_key}}"]
+INJECTIONS = [
+    "{{workflow_input.api_key}}",
+    "{{step.m.x}}",
+    "{% for i in range(9**9) %}",
+    "\\{{workflow_input.api_key}}",
+    "}}{{workflow_input.api_key}}",
+]
 SPELLINGS = [
     "steps['__cla' + 'ss__']",
     "getattr(steps, '__class__')",
@@ -39,7 +56,11 @@ def same(left: object, right: object) -> bool:
 
 @pytest.mark.parametrize("name", INJECTIONS)
 def test_c036_template_syntax_in_data_reaches_the_tool_as_literal_characters(name):
-    context = {"loop_item": {"name": name}, "workflow_input": {"api_key": CANARY, "rows": [{"name": name}]}, "step": {"L": [{"name": name}]}}
+    context = {
+        "loop_item": {"name": name},
+        "workflow_input": {"api_key": CANARY, "rows": [{"name": name}]},
+        "step": {"L": [{"name": name}]},
+    }
     assert compile_template("Item {{loop_item.name}}").render(context) == f"Item {name}"
     assert compile_template("{{loop_item.name}}").render(context) == name
     over = compile_template("{{workflow_input.rows}}").render(context)
@@ -52,7 +73,9 @@ def test_c036_template_syntax_in_data_reaches_the_tool_as_literal_characters(nam
 @pytest.mark.parametrize("name", INJECTIONS)
 def test_c036_resolution_is_a_single_pass_on_every_hop(name):
     """What one step rendered is the next step's data, four hops long, in text and in nested arguments."""
-    tree = compile_tree({"subject": "Re: {{step.hop.text}}", "form": [{"text": "{{step.hop.text}}"}], "text": "{{step.hop.text}}"})
+    tree = compile_tree(
+        {"subject": "Re: {{step.hop.text}}", "form": [{"text": "{{step.hop.text}}"}], "text": "{{step.hop.text}}"}
+    )
     rendered: Any = {"text": name}
     for _ in range(4):
         rendered = tree.render({"step": {"hop": rendered}, "workflow_input": {"api_key": CANARY}})
@@ -67,7 +90,9 @@ def test_c039_no_spelling_of_an_attribute_reaches_python(source):
     assert caught.value.code in {"syntax", "step", "type", "missing"}
 
 
-@pytest.mark.parametrize("source", ["workflow_input.__class__", "workflow_input['__cla' + 'ss__']", "workflow_input . `__class__`"])
+@pytest.mark.parametrize(
+    "source", ["workflow_input.__class__", "workflow_input['__cla' + 'ss__']", "workflow_input . `__class__`"]
+)
 def test_c039_a_data_key_named_like_a_dunder_is_data(source):
     assert compile_expression(source).evaluate({"workflow_input": {"__class__": "a key"}}) == "a key"
 
@@ -81,7 +106,11 @@ def test_c039_an_object_that_is_not_data_cannot_be_looked_into():
                 return object.__getattribute__(self, name)
             raise AssertionError(f"attribute {name} was read")
 
-    for source in ("workflow_input.e.secret", "workflow_input.e['secret']", "has(workflow_input.e.secret) && workflow_input.e.secret == 1"):
+    for source in (
+        "workflow_input.e.secret",
+        "workflow_input.e['secret']",
+        "has(workflow_input.e.secret) && workflow_input.e.secret == 1",
+    ):
         with pytest.raises(ExpressionError):
             compile_expression(source).evaluate({"workflow_input": {"e": object.__new__(Engine)}})
 
@@ -117,8 +146,21 @@ print(json.dumps({"events": found, "refused": refused}))
 
 def test_c040_compiling_and_listing_references_touches_nothing_outside(tmp_path):
     canary = tmp_path / "canary"
-    attacks = [f"open('{canary}', 'w')", f"__import__('os').system('touch {canary}')", "[1].map(x, open(x))", "workflow_input.a / 0 == 1", "size(1/0)"]
-    child = subprocess.run([sys.executable, "-c", WATCHED], input=json.dumps(SPELLINGS + attacks), capture_output=True, text=True, timeout=60, check=False)
+    attacks = [
+        f"open('{canary}', 'w')",
+        f"__import__('os').system('touch {canary}')",
+        "[1].map(x, open(x))",
+        "workflow_input.a / 0 == 1",
+        "size(1/0)",
+    ]
+    child = subprocess.run(
+        [sys.executable, "-c", WATCHED],
+        input=json.dumps(SPELLINGS + attacks),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert child.returncode == 0, child.stderr
     report = json.loads(child.stdout)
     assert report["events"] == []
@@ -128,7 +170,9 @@ def test_c040_compiling_and_listing_references_touches_nothing_outside(tmp_path)
 
 def test_c040_compiling_reads_no_value():
     """The references are known although no context exists yet: nothing can have been evaluated."""
-    program = compile_expression("steps.a.result.items.exists(i, i.price > workflow_input.limit) && 1 / workflow_input.zero > 1")
+    program = compile_expression(
+        "steps.a.result.items.exists(i, i.price > workflow_input.limit) && 1 / workflow_input.zero > 1"
+    )
     assert sorted({str(ref) for ref in program.refs()}) == [
         "steps.a.result.items",
         "steps.a.result.items[*].price",
@@ -141,7 +185,12 @@ def test_c040_compiling_reads_no_value():
 @pytest.mark.parametrize("reference", ["workflow_input.v", "step.prev.v", "loop_item.v", "steps.prev.result.v"])
 def test_c095_falsy_values_arrive_unchanged_and_no_default_takes_their_place(value, reference):
     data = {"v": value}
-    context = {"workflow_input": data, "step": {"prev": data}, "loop_item": data, "steps": {"prev": {"status": "completed", "result": data}}}
+    context = {
+        "workflow_input": data,
+        "step": {"prev": data},
+        "loop_item": data,
+        "steps": {"prev": {"status": "completed", "result": data}},
+    }
     for template in (f"{{{{{reference}}}}}", f"{{{{{reference} ?? 99}}}}", f"{{{{ {reference} | default(99) }}}}"):
         assert same(compile_template(template).render(context), value)
     assert compile_expression(f"has({reference})").evaluate(context) is True
@@ -163,7 +212,12 @@ def test_c095_null_is_present_and_only_a_default_replaces_it(root):
 @pytest.mark.parametrize("value", [*FALSY, None, 1, "x", [0]])
 def test_c095_a_value_that_is_no_boolean_is_never_a_condition(value):
     with_value = {"workflow_input": {"v": value}}
-    for source in ("workflow_input.v", "!workflow_input.v", "workflow_input.v && true", "workflow_input.v ? true : false"):
+    for source in (
+        "workflow_input.v",
+        "!workflow_input.v",
+        "workflow_input.v && true",
+        "workflow_input.v ? true : false",
+    ):
         if value is False:
             assert compile_expression(source).test(with_value) is (source == "!workflow_input.v")
             continue
@@ -172,10 +226,36 @@ def test_c095_a_value_that_is_no_boolean_is_never_a_condition(value):
         assert caught.value.code == "type"
 
 
-@pytest.mark.parametrize("step_id", ["fetch-lead", "a-1", "step-1", "1st", "步骤一", "true", "in", "step", "__class__", "x" * 200, "a--b", "-", "a.b", "", " x "])
+@pytest.mark.parametrize(
+    "step_id",
+    [
+        "fetch-lead",
+        "a-1",
+        "step-1",
+        "1st",
+        "步骤一",
+        "true",
+        "in",
+        "step",
+        "__class__",
+        "x" * 200,
+        "a--b",
+        "-",
+        "a.b",
+        "",
+        " x ",
+    ],
+)
 def test_c097_a_step_id_resolves_in_both_forms_or_is_refused_but_is_never_null(step_id):
-    context = {"step": {step_id: {"full-name": "Zoé", "score": 0.9}}, "steps": {step_id: {"status": "completed", "result": {"score": 0.9}}}}
-    for source in (f"steps['{step_id}'].result.score > 0.5", f"steps.`{step_id}`.result.score > 0.5", f"steps.{step_id}.result.score > 0.5"):
+    context = {
+        "step": {step_id: {"full-name": "Zoé", "score": 0.9}},
+        "steps": {step_id: {"status": "completed", "result": {"score": 0.9}}},
+    }
+    for source in (
+        f"steps['{step_id}'].result.score > 0.5",
+        f"steps.`{step_id}`.result.score > 0.5",
+        f"steps.{step_id}.result.score > 0.5",
+    ):
         try:
             program = compile_expression(source)
         except ExpressionError as error:
@@ -215,20 +295,39 @@ def test_c097_nfc_and_nfd_spellings_of_a_name_are_two_names_and_the_wrong_one_is
 @pytest.mark.parametrize("value", NUMBER_LIKE)
 def test_c100_text_that_looks_like_a_number_stays_that_text(value):
     context = {"workflow_input": {"id": value}}
-    rendered = compile_tree({"id": "{{workflow_input.id}}", "block": "{{workflow_input.id}}\n", "x": "<{{workflow_input.id}}>", "constant": value}).render(context)
+    rendered = compile_tree(
+        {
+            "id": "{{workflow_input.id}}",
+            "block": "{{workflow_input.id}}\n",
+            "x": "<{{workflow_input.id}}>",
+            "constant": value,
+        }
+    ).render(context)
     assert rendered == {"id": value, "block": value, "x": f"<{value}>", "constant": value}
     assert all(type(item) is str for item in rendered.values())
-    assert compile_expression("workflow_input.id == 7 || workflow_input.id == true || workflow_input.id == null").evaluate(context) is False
+    assert (
+        compile_expression("workflow_input.id == 7 || workflow_input.id == true || workflow_input.id == null").evaluate(
+            context
+        )
+        is False
+    )
 
 
 def test_c100_an_integer_over_53_bits_passes_exactly():
     context = {"workflow_input": {"n": 9007199254740993}}
     assert same(compile_template("{{workflow_input.n}}").render(context), 9007199254740993)
     assert compile_template("<{{workflow_input.n}}>").render(context) == "<9007199254740993>"
-    assert compile_expression("workflow_input.n == 9007199254740993 && workflow_input.n != 9007199254740992").evaluate(context) is True
+    assert (
+        compile_expression("workflow_input.n == 9007199254740993 && workflow_input.n != 9007199254740992").evaluate(
+            context
+        )
+        is True
+    )
 
 
-@pytest.mark.parametrize("value", ["+48100200300", "123_123_123", "0011101.001", "[1, 2]", "{'a': 1}", '{"a": 1}', "None", "1 + 1"])
+@pytest.mark.parametrize(
+    "value", ["+48100200300", "123_123_123", "0011101.001", "[1, 2]", "{'a': 1}", '{"a": 1}', "None", "1 + 1"]
+)
 def test_c101_templates_never_read_text_as_a_value(value):
     context = {"step": {"s": {"v": value}}}
     assert same(compile_template("{{step.s.v}}").render(context), value)

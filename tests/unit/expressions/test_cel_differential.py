@@ -46,7 +46,13 @@ TERNARY, OR, AND, COMPARE, ADD, MUL, UNARY, POSTFIX = range(8)
 ENV = cel.NewEnv(variables=dict.fromkeys(ROOTS_USED, cel.Type.DYN), extensions=[ext_strings.ExtStrings()])
 EXAMPLES = 2000
 UNMATCHED = "No matching overloads found : "
-INTENDED = ("integer overflow", *(UNMATCHED + call for call in ("string(map)", "string(list)", "string(null_type)", "join", "(list).contains(", "(map).contains(")))
+INTENDED = (
+    "integer overflow",
+    *(
+        UNMATCHED + call
+        for call in ("string(map)", "string(list)", "string(null_type)", "join", "(list).contains(", "(map).contains(")
+    ),
+)
 LETTERS = ["a", "b", "A", " ", "é", "工", "\U0001f600", "\uffff", "-", ",", '"', "'", "\\", "\n", "1"]
 
 
@@ -69,10 +75,17 @@ def same(text: str, level: int = POSTFIX) -> Code:
     return Code(text, text, text, level)
 
 
-def fill(shape: str, *parts: Code, level: int = POSTFIX, cel_shape: str | None = None, strict: str | None = None) -> Code:
+def fill(
+    shape: str, *parts: Code, level: int = POSTFIX, cel_shape: str | None = None, strict: str | None = None
+) -> Code:
     cel_shape = cel_shape or shape
     plain = cel_shape.format(*(part.plain for part in parts))
-    return Code(shape.format(*(part.ours for part in parts)), plain, (strict or cel_shape).format(*(part.strict for part in parts)), level)
+    return Code(
+        shape.format(*(part.ours for part in parts)),
+        plain,
+        (strict or cel_shape).format(*(part.strict for part in parts)),
+        level,
+    )
 
 
 def quoted(text: str, style: int) -> str:
@@ -114,8 +127,17 @@ class Writer:
         rows = [name for name, its in self.variables if its == "obj"]
         if mine and self.pick(True, True, False):
             return same(self.pick(*mine))
-        base = self.pick(*rows) if rows and self.pick(True, False) else self.pick("workflow_input", "workflow_input.o", "step.one", "loop_item")
-        fields: dict[str, tuple[str, ...]] = {"num": ("n", "m"), "str": ("s", "t"), "bool": ("flag",), "null": ("none",)}
+        base = (
+            self.pick(*rows)
+            if rows and self.pick(True, False)
+            else self.pick("workflow_input", "workflow_input.o", "step.one", "loop_item")
+        )
+        fields: dict[str, tuple[str, ...]] = {
+            "num": ("n", "m"),
+            "str": ("s", "t"),
+            "bool": ("flag",),
+            "null": ("none",),
+        }
         fields |= {"nums": ("nums",), "strs": ("strs",), "mixed": ("mixed",), "rows": ("rows",), "obj": ("p",)}
         field = self.pick(*fields[kind]) if self.chance.random() < 0.98 else "zz"
         literal = self.literal(kind)
@@ -129,7 +151,9 @@ class Writer:
                 number = self.chance.randint(0, 20)
                 if self.domain == "int":
                     return same(str(number))
-                return self.pick(Code(str(number), f"{number}.0", f"{number}.0"), same(f"{number / 4}"), same(f"{number}e1"))
+                return self.pick(
+                    Code(str(number), f"{number}.0", f"{number}.0"), same(f"{number / 4}"), same(f"{number}e1")
+                )
             case "str":
                 return same(quoted(some_text(self.chance), self.chance.randrange(4)))
             case "bool":
@@ -145,16 +169,28 @@ class Writer:
     def write_num(self, depth: int) -> Code:
         shape = self.pick("add", "sub", "mul", "neg", "div", "mod", "size", "index", "int")
         if shape in ("add", "sub"):
-            return fill("{} + {}" if shape == "add" else "{} - {}", self.write("num", depth).at(ADD), self.write("num", depth).at(MUL), level=ADD)
+            return fill(
+                "{} + {}" if shape == "add" else "{} - {}",
+                self.write("num", depth).at(ADD),
+                self.write("num", depth).at(MUL),
+                level=ADD,
+            )
         if shape == "mul":
             return fill("{} * {}", self.write("num", depth).at(MUL), self.write("num", depth).at(UNARY), level=MUL)
         if shape == "neg":
             return fill("-{}", self.write("num", depth).at(POSTFIX), level=UNARY)
         if shape == "div" and self.domain == "double":
             number = self.pick(1, 2, 3, 7, 10)
-            return fill("{} / {}", self.write("num", depth).at(MUL), Code(str(number), f"{number}.0", f"{number}.0"), level=MUL)
+            return fill(
+                "{} / {}", self.write("num", depth).at(MUL), Code(str(number), f"{number}.0", f"{number}.0"), level=MUL
+            )
         if shape == "mod" and self.domain == "int":
-            return fill("{} % {}", fill("size({})", self.write(self.pick("str", "nums"), depth)), same(self.pick("1", "2", "3", "7")), level=MUL)
+            return fill(
+                "{} % {}",
+                fill("size({})", self.write(self.pick("str", "nums"), depth)),
+                same(self.pick("1", "2", "3", "7")),
+                level=MUL,
+            )
         if shape == "index":
             return fill("{}[{}]", self.write("nums", depth).at(POSTFIX), same(self.pick("0", "0", "1", "3")))
         if shape == "int" and self.domain == "double":
@@ -172,13 +208,20 @@ class Writer:
         if shape == "join":
             return fill("{}.join({})", self.write("strs", depth).at(POSTFIX), self.write("str", depth))
         if shape == "replace":
-            return fill("{}.replace({}, {})", self.write("str", depth).at(POSTFIX), same(self.pick('"a"', "'é'", '"ab"')), self.write("str", depth))
+            return fill(
+                "{}.replace({}, {})",
+                self.write("str", depth).at(POSTFIX),
+                same(self.pick('"a"', "'é'", '"ab"')),
+                self.write("str", depth),
+            )
         if shape == "string":
             return fill("string({})", self.leaf("num" if self.domain == "int" else "bool"))
         return fill("{}.trim()", self.write("str", depth).at(POSTFIX))
 
     def write_bool(self, depth: int) -> Code:
-        shape = self.pick("and", "or", "not", "compare", "compare", "equal", "in", "key", "text", "matches", "macro", "macro", "has")
+        shape = self.pick(
+            "and", "or", "not", "compare", "compare", "equal", "in", "key", "text", "matches", "macro", "macro", "has"
+        )
         if shape in ("and", "or"):
             left, right = self.write("bool", depth), self.write("bool", depth)
             return self.junction(shape, left, right)
@@ -186,24 +229,45 @@ class Writer:
             return fill("!{}", self.write("bool", depth).at(POSTFIX), level=UNARY)
         if shape == "compare":
             kind = self.pick("num", "num", "str")
-            return fill("{} " + self.pick("<", "<=", ">", ">=") + " {}", self.write(kind, depth).at(ADD), self.write(kind, depth).at(ADD), level=COMPARE)
+            return fill(
+                "{} " + self.pick("<", "<=", ">", ">=") + " {}",
+                self.write(kind, depth).at(ADD),
+                self.write(kind, depth).at(ADD),
+                level=COMPARE,
+            )
         if shape == "equal":
             kind = self.pick("any", "num", "str", "nums", "obj")
             other = self.pick(kind, kind, "any")
-            return fill("{} " + self.pick("==", "!=") + " {}", self.write(kind, depth).at(ADD), self.write(other, depth).at(ADD), level=COMPARE)
+            return fill(
+                "{} " + self.pick("==", "!=") + " {}",
+                self.write(kind, depth).at(ADD),
+                self.write(other, depth).at(ADD),
+                level=COMPARE,
+            )
         if shape == "in":
             kind, many = self.pick(("num", "nums"), ("str", "strs"), ("any", "mixed"), ("any", "nums"))
             return fill("{} in {}", self.write(kind, depth).at(ADD), self.leaf(many), level=COMPARE)
         if shape == "key":
-            return fill("{} in {}", same(self.pick('"n"', '"zz"', '"flag"')), same(self.pick("workflow_input", "step.one")), level=COMPARE)
+            return fill(
+                "{} in {}",
+                same(self.pick('"n"', '"zz"', '"flag"')),
+                same(self.pick("workflow_input", "step.one")),
+                level=COMPARE,
+            )
         if shape == "text":
             call = self.pick("contains", "startsWith", "endsWith")
             return fill("{}." + call + "({})", self.write("str", depth).at(POSTFIX), self.write("str", depth))
         if shape == "matches":
-            return fill("matches({}, {})", self.write("str", depth), same(self.pick('"^a"', "'a.*é'", r'r"\\?[a-b]+$"', '"(?i)A|工"', "'^.?$'")))
+            return fill(
+                "matches({}, {})",
+                self.write("str", depth),
+                same(self.pick('"^a"', "'a.*é'", r'r"\\?[a-b]+$"', '"(?i)A|工"', "'^.?$'")),
+            )
         if shape == "has":
             rows = [name for name, its in self.variables if its == "obj"]
-            return same(f"has({self.pick('workflow_input', 'step.one', 'workflow_input.o', *rows)}.{self.pick('n', 's', 'none', 'zz', 'o')})")
+            return same(
+                f"has({self.pick('workflow_input', 'step.one', 'workflow_input.o', *rows)}.{self.pick('n', 's', 'none', 'zz', 'o')})"
+            )
         return self.macro(self.pick("exists", "all", "exists_one"), self.pick("num", "str", "obj"), "bool", depth)
 
     def junction(self, shape: str, left: Code, right: Code) -> Code:
@@ -211,7 +275,9 @@ class Writer:
         left, right = left.at(level), right.at(level + 1)
         word = self.pick("&&", "and") if shape == "and" else self.pick("||", "or")
         strict = "({} ? (({}) ? true : false) : false)" if shape == "and" else "({} ? true : (({}) ? true : false))"
-        drawn = fill("{} " + word + " {}", left, right, level=level, cel_shape="{} && {}" if shape == "and" else "{} || {}")
+        drawn = fill(
+            "{} " + word + " {}", left, right, level=level, cel_shape="{} && {}" if shape == "and" else "{} || {}"
+        )
         return Code(drawn.ours, drawn.plain, strict.format(f"({left.strict})", right.strict), level)
 
     def macro(self, name: str, member: Kind, body: Kind, depth: int) -> Code:
@@ -244,7 +310,12 @@ class Writer:
         return self.macro("map", self.pick("num", "str", "obj"), member, depth)
 
     def write_obj(self, depth: int) -> Code:
-        return fill('{{"n": {}, "s": {}, "zz": {}}}', self.write("num", depth), self.write("str", depth), self.write("any", depth))
+        return fill(
+            '{{"n": {}, "s": {}, "zz": {}}}',
+            self.write("num", depth),
+            self.write("str", depth),
+            self.write("any", depth),
+        )
 
 
 def some_text(chance: Random) -> str:
@@ -269,7 +340,12 @@ def some_context(chance: Random, domain: Domain) -> dict[str, Any]:
 
     def document() -> dict[str, Any]:
         mixed = some_list(chance, number, words, lambda: chance.random() < 0.5, lambda: None)
-        lists = {"nums": some_list(chance, number), "strs": some_list(chance, words), "mixed": mixed, "rows": some_list(chance, row)}
+        lists = {
+            "nums": some_list(chance, number),
+            "strs": some_list(chance, words),
+            "mixed": mixed,
+            "rows": some_list(chance, row),
+        }
         return {**row(), **lists, "p": {"n": number(), "s": words()}}
 
     return {"workflow_input": {**document(), "o": document()}, "step": {"one": document()}, "loop_item": document()}
@@ -350,11 +426,17 @@ def swallowed() -> list[str]:
     writer = Writer(Random(0), "int")
     missing, yes = same("workflow_input.zz"), same("true")
     either = writer.junction("or", missing, yes)
-    some = fill("workflow_input.nums.exists(v, {})", either, strict="workflow_input.nums.map(v, ({}) ? true : false).exists(yes, yes)")
+    some = fill(
+        "workflow_input.nums.exists(v, {})",
+        either,
+        strict="workflow_input.nums.map(v, ({}) ? true : false).exists(yes, yes)",
+    )
     return [
         code.plain
         for code in (either, some)
-        if by_cel(code.plain, context) != ("value", True) or by_cel(code.strict, context)[0] != "error" or by_ours(code.ours, context)[0] != "error"
+        if by_cel(code.plain, context) != ("value", True)
+        or by_cel(code.strict, context)[0] != "error"
+        or by_ours(code.ours, context)[0] != "error"
     ]
 
 
@@ -383,6 +465,8 @@ def test_the_strict_spelling_leaves_nothing_for_cel_to_swallow(report):
 
 if __name__ == "__main__":
     spare = [None] * 1_000_000  # what cel-expr-python releases too often
-    sys.stdout.write(json.dumps({"double": compare_many("double"), "int": compare_many("int"), "swallowed": swallowed()}))
+    sys.stdout.write(
+        json.dumps({"double": compare_many("double"), "int": compare_many("int"), "swallowed": swallowed()})
+    )
     sys.stdout.flush()
     os._exit(0)

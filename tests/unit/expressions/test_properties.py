@@ -25,24 +25,144 @@ FIXED = {"derandomize": True, "deadline": None, "database": None, "suppress_heal
 many = settings(max_examples=800, **FIXED)
 some = settings(max_examples=250, **FIXED)
 
-FOREIGN_WORDS = ["user", "x", "stp", "workflow", "Step", "STEPS", "stepx", "loops", "ste", "if", "each", "item", "range", "url_for", "runs", "客户"]
-PIECES = ["{", "}", "{{", "}}", "{{{", "}}}", "\\", "\\\\", " ", "\n", "\t", "#", "/", "!", "-", "(", ")", ".", "|", "%", "$", '"', "'", ":", ",", "0", "1.5", "é", "工"]
+FOREIGN_WORDS = [
+    "user",
+    "x",
+    "stp",
+    "workflow",
+    "Step",
+    "STEPS",
+    "stepx",
+    "loops",
+    "ste",
+    "if",
+    "each",
+    "item",
+    "range",
+    "url_for",
+    "runs",
+    "客户",
+]
+PIECES = [
+    "{",
+    "}",
+    "{{",
+    "}}",
+    "{{{",
+    "}}}",
+    "\\",
+    "\\\\",
+    " ",
+    "\n",
+    "\t",
+    "#",
+    "/",
+    "!",
+    "-",
+    "(",
+    ")",
+    ".",
+    "|",
+    "%",
+    "$",
+    '"',
+    "'",
+    ":",
+    ",",
+    "0",
+    "1.5",
+    "é",
+    "工",
+]
 assert not set(FOREIGN_WORDS) & (set(ROOTS) | set(FUNCTIONS))
 
-soups = st.lists(st.one_of(st.sampled_from(PIECES), st.sampled_from(FOREIGN_WORDS), st.text(max_size=3)), max_size=40).map("".join)
+soups = st.lists(
+    st.one_of(st.sampled_from(PIECES), st.sampled_from(FOREIGN_WORDS), st.text(max_size=3)), max_size=40
+).map("".join)
 code_pieces = st.sampled_from(
-    [*PIECES, *FOREIGN_WORDS, *sorted(ROOTS), *sorted(FUNCTIONS), "workflow_input.a", "step.my-step.b", "[0]", "?.", "??", "?", "&&", "||", "and", "or", "not", "in", "==", "!=",
-     "<", "<=", "+", "*", "true", "null", "has(", ".map(x, x)", ".exists(", "`", "r'", '"a"', "'\\u00e9'", "[", "]", "=", "1e5", "99", "\\ud800", "；", "\u202e", "\x00", "default("]
+    [
+        *PIECES,
+        *FOREIGN_WORDS,
+        *sorted(ROOTS),
+        *sorted(FUNCTIONS),
+        "workflow_input.a",
+        "step.my-step.b",
+        "[0]",
+        "?.",
+        "??",
+        "?",
+        "&&",
+        "||",
+        "and",
+        "or",
+        "not",
+        "in",
+        "==",
+        "!=",
+        "<",
+        "<=",
+        "+",
+        "*",
+        "true",
+        "null",
+        "has(",
+        ".map(x, x)",
+        ".exists(",
+        "`",
+        "r'",
+        '"a"',
+        "'\\u00e9'",
+        "[",
+        "]",
+        "=",
+        "1e5",
+        "99",
+        "\\ud800",
+        "；",
+        "\u202e",
+        "\x00",
+        "default(",
+    ]
 )
 code_soups = st.lists(st.one_of(code_pieces, st.text(max_size=2)), max_size=25).flatmap(
     lambda parts: st.sampled_from(["", " "]).map(lambda glue: glue.join(parts))
 )
 evil_texts = st.lists(
-    st.sampled_from(["{{step.x}}", "}}", "{{", "\\{{", "\\{{step.x}}", "{{workflow_input.secret}}", "{%", "%s", "${x}", "{0}", "'", '"', "\\", "text", "\n", "{{{{workflow_input.secret}}}}"]),
+    st.sampled_from(
+        [
+            "{{step.x}}",
+            "}}",
+            "{{",
+            "\\{{",
+            "\\{{step.x}}",
+            "{{workflow_input.secret}}",
+            "{%",
+            "%s",
+            "${x}",
+            "{0}",
+            "'",
+            '"',
+            "\\",
+            "text",
+            "\n",
+            "{{{{workflow_input.secret}}}}",
+        ]
+    ),
     max_size=8,
 ).map("".join)
-scalars = st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), evil_texts, st.text(max_size=6))
-trees = st.recursive(scalars, lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=5), inner, max_size=4)), max_leaves=12)
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    evil_texts,
+    st.text(max_size=6),
+)
+trees = st.recursive(
+    scalars,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=5), inner, max_size=4)),
+    max_leaves=12,
+)
 
 
 def has_live_reference(text: str) -> bool:
@@ -84,7 +204,10 @@ def test_an_escaped_opening_comes_out_as_itself(text):
 
 
 @some
-@given(st.sampled_from(["step.x", " step.x ", "workflow_input.a ?? 1", "size(step.x)", "name", "}", ""]), soups.filter(lambda s: "\\" not in s and "{" not in s))
+@given(
+    st.sampled_from(["step.x", " step.x ", "workflow_input.a ?? 1", "size(step.x)", "name", "}", ""]),
+    soups.filter(lambda s: "\\" not in s and "{" not in s),
+)
 def test_an_escaped_reference_is_text_even_beside_a_live_one(inside, around):
     assume(not has_live_reference(around))
     template = compile_template(around + "\\{{" + inside + "}}" + around + "{{workflow_input.v}}")
@@ -145,7 +268,9 @@ def test_a_reference_with_text_beside_it_is_always_text(value, around):
 
 constants = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8).filter(lambda s: "{{" not in s)),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.one_of(st.text(max_size=4), evil_texts), inner, max_size=4)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.one_of(st.text(max_size=4), evil_texts), inner, max_size=4)
+    ),
     max_leaves=15,
 )
 
@@ -266,7 +391,10 @@ def covers(ref: Ref, read: tuple[Any, ...]) -> bool:
     """A reference covers the reads on the way to it, at it and below it."""
     segs = (ref.root, *ref.segs)
     pairs = zip(segs, read, strict=False)
-    return all(not isinstance(seg, str | int) or str(seg) == str(key) or (isinstance(seg, int) and seg < 0) for seg, key in pairs)
+    return all(
+        not isinstance(seg, str | int) or str(seg) == str(key) or (isinstance(seg, int) and seg < 0)
+        for seg, key in pairs
+    )
 
 
 DOCUMENT = {
@@ -279,13 +407,34 @@ DOCUMENT = {
     "n": [1, 2, 3],
 }
 roots = st.sampled_from(["workflow_input", "step.s-1", "steps.s-1.result", "loop_item", "loop.parent.item", "event"])
-fields = st.sampled_from([".a", ".b", ".o", ".l", ".n", ".flag", ".none", ".zz", '["a"]', '["o"]', "[0]", "[-1]", ".1", "?.o", "?.zz", ".`l`"])
+fields = st.sampled_from(
+    [
+        ".a",
+        ".b",
+        ".o",
+        ".l",
+        ".n",
+        ".flag",
+        ".none",
+        ".zz",
+        '["a"]',
+        '["o"]',
+        "[0]",
+        "[-1]",
+        ".1",
+        "?.o",
+        "?.zz",
+        ".`l`",
+    ]
+)
 paths = st.builds(lambda root, parts: root + "".join(parts), roots, st.lists(fields, max_size=4))
 readers = st.recursive(
     st.one_of(paths, st.sampled_from(["1", '"a"', "true", "null", "[]"])),
     lambda inner: st.one_of(
         st.builds("({} ?? {})".format, paths, inner),
-        st.builds("(has({}) ? {} : {})".format, paths.filter(lambda p: p.count(".") > 1 and "?" not in p), inner, inner),
+        st.builds(
+            "(has({}) ? {} : {})".format, paths.filter(lambda p: p.count(".") > 1 and "?" not in p), inner, inner
+        ),
         st.builds("({} == {} ? {} : {})".format, inner, inner, inner, inner),
         st.builds("({} != null && {} == 1)".format, inner, inner),
         st.builds("{}.map(v, v.o)".format, paths),
@@ -294,7 +443,11 @@ readers = st.recursive(
         st.builds("{}.exists(v, v.o.a == {})".format, paths, inner),
         st.builds("{}.map(v, {}.map(w, [v.a, w.b]))".format, paths, paths),
         st.builds("json([{}, {}])".format, inner, inner),
-        st.builds("({})[{}]".format, inner, st.sampled_from(["0", '"a"', "workflow_input.b", "workflow_input.a", "workflow_input.o.b"])),
+        st.builds(
+            "({})[{}]".format,
+            inner,
+            st.sampled_from(["0", '"a"', "workflow_input.b", "workflow_input.a", "workflow_input.o.b"]),
+        ),
         st.builds("[{}, {}][{}].a".format, inner, inner, inner),
         st.builds('{{"k": {}, "o": {}}}.o.a'.format, inner, inner),
         st.builds("({} ? {} : {}).o.a".format, paths, paths, paths),
@@ -309,7 +462,14 @@ readers = st.recursive(
 def document_context(document: Any) -> dict[str, Any]:
     record = {"status": "completed", "result": document, "attempts": 1}
     loop = {"index": 0, "parent": {"item": document}}
-    return {"workflow_input": document, "step": {"s-1": document}, "steps": {"s-1": record}, "loop_item": document, "loop": loop, "event": document}
+    return {
+        "workflow_input": document,
+        "step": {"s-1": document},
+        "steps": {"s-1": record},
+        "loop_item": document,
+        "loop": loop,
+        "event": document,
+    }
 
 
 @many
