@@ -19,6 +19,7 @@ class _Writer:
         self.budget = 14
         self.refusing: list[str] = []
         self.flaky: dict[str, int] = {}
+        self.returns: dict[str, int] = {}
 
     def id(self, prefix: str) -> str:
         self.count += 1
@@ -102,6 +103,14 @@ class _Writer:
         step["steps"], _ = self.block(depth + 1, visible, looping=True)
         return self._common(step), [step["id"]]
 
+    def _goes_back(self, step: Json, before: list[Json], *, graph: bool) -> None:
+        """Let a step return to an earlier one of its block on which it depends, for one or two rounds."""
+        upstream = step["depends_on"] if graph else [one["id"] for one in before]
+        if upstream:
+            target = self.draw(st.sampled_from(upstream))
+            step["on_error"] = {"errors": ["refused"], "strategy": "goto", "goto": target}
+            self.returns[step["id"]] = self.draw(st.integers(1, 2))
+
     def block(self, depth: int, visible: list[str], looping: bool) -> tuple[list[Json], list[str]]:
         steps: list[Json] = []
         seen: list[str] = []
@@ -118,6 +127,8 @@ class _Writer:
                 step["depends_on"] = before
                 step["join"] = self.draw(st.sampled_from(["any_completed", "all_completed", "all_settled"]))
                 after[step["id"]] = [*dict.fromkeys([*reach, *new])]
+            if step["type"] == "tool_call" and steps and self.draw(st.integers(0, 3)) == 0:
+                self._goes_back(step, steps, graph=graph)
             steps.append(step)
             seen += new
         return steps, seen
@@ -128,7 +139,7 @@ def definitions(draw: Any, *, failing: bool = False) -> Json:
     """`{"steps", "refusing": ids of tools that always fail, "flaky": attempts that fail first, by id}`."""
     writer = _Writer(draw, failing=failing)
     steps, _ = writer.block(0, [], looping=False)
-    return {"steps": steps, "refusing": writer.refusing, "flaky": writer.flaky}
+    return {"steps": steps, "refusing": writer.refusing, "flaky": writer.flaky, "returns": writer.returns}
 
 
 INPUT = {"yes": True, "no": False, "items": ["x", "y", "z"]}

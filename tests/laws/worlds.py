@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 from stepwell.definition.compile import compile_workflow
 from stepwell.definition.workflow import Workflow
@@ -18,6 +19,7 @@ from stepwell.engine.runtime import World
 from stepwell.errors import StepFailed
 from stepwell.interpreter.effect import ToolCall
 from stepwell.journal.entry import outcome_of
+from stepwell.journal.path import round_number
 from stepwell.kinds import discover
 from stepwell.ports import FINAL, Batch, Lease, Loaded, NewRun, Run, RunStore, Tool, Verdict
 from stepwell.stores.memory import MemoryRunStore
@@ -42,7 +44,10 @@ class Script:
 
     fails: dict[str, int] = field(default_factory=dict)
     refuses: set[str] = field(default_factory=set)
-    delays: dict[str, float] = field(default_factory=dict)
+    returns: dict[str, int] = field(default_factory=dict)
+    """By step id: in how many rounds it fails for good, so that its block goes back."""
+    seed: int = 0
+    """Latencies of 0 to 2 ms follow from it and the path; 0 is none."""
     calls: Counter[str] = field(default_factory=Counter)
     arguments: dict[str, Json] = field(default_factory=dict)
 
@@ -51,8 +56,10 @@ class Script:
         self.calls[name] += 1
         known = self.arguments.setdefault(context.path, effect.call)
         assert known == effect.call, f"{context.path} was called with other arguments"
-        await asyncio.sleep(self.delays.get(context.path, 0))
+        await asyncio.sleep(0.0007 * (crc32(f"{self.seed}{context.path}".encode()) % 4) if self.seed else 0)
         step = context.path.rpartition("/")[2].partition("#")[0]
+        if round_number(context.path) <= self.returns.get(step, 0):
+            raise StepFailed("refused", "another round")
         if step in self.refuses:
             raise StepFailed("invalid_request", "no")
         if context.attempt <= self.fails.get(step, 0):

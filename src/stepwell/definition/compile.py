@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = Any
 DEFAULT_RETRY = RetryPolicy.model_validate({})
+ONCE = RetryPolicy.model_validate({"max_attempts": 1})
 
 
 @dataclass(slots=True)
@@ -38,6 +39,8 @@ class StepPlan:
     rules: tuple[ErrorRule, ...] = ()
     blocks: dict[Location, BlockPlan] = field(default_factory=dict)
     exports: tuple[str, ...] = ()
+    inside: tuple[str, ...] = ()
+    """Ids of all steps inside whose outputs are bound where the container's are: those of branches, not of loops."""
 
 
 @dataclass(slots=True)
@@ -48,6 +51,20 @@ class BlockPlan:
     sequence: bool
     exports: tuple[str, ...] = ()
 
+    def downstream(self, target: str) -> tuple[StepPlan, ...] | None:
+        """The step `target` and all that come after it, in written order; None if it is not of this block."""
+        start = next((index for index, plan in enumerate(self.steps) if plan.id == target and plan.in_flow), None)
+        if start is None:
+            return None
+        if self.sequence:
+            return self.steps[start:]
+        reached, waiting = {start}, [start]
+        while waiting:
+            fresh = set(self.steps[waiting.pop()].dependents) - reached
+            reached |= fresh
+            waiting += fresh
+        return tuple(plan for index, plan in enumerate(self.steps) if index in reached)
+
 
 @dataclass(slots=True)
 class Plan:
@@ -55,13 +72,20 @@ class Plan:
 
     workflow: Workflow
     root: BlockPlan
+    on_failure: BlockPlan | None = None
     digest: str = ""
 
 
 def compile_workflow(workflow: Workflow, digest: str = "") -> Plan:
     """Compile a checked workflow."""
     seen_outside = exports(workflow)
-    return Plan(workflow, _block(workflow.steps, workflow, seen_outside, ()), digest)
+    failing = workflow.on_failure.steps if workflow.on_failure else None
+    return Plan(
+        workflow,
+        _block(workflow.steps, workflow, seen_outside, ()),
+        _block(failing, workflow, seen_outside, ()) if failing else None,
+        digest,
+    )
 
 
 def _block(
@@ -86,13 +110,18 @@ def _step(step: Step, workflow: Workflow, seen: dict[tuple[str, Location], tuple
         plan.retry = _merged(retry, defaults.retry)
     else:
         plan.timeout = timeout
+        plan.retry = retry or ONCE
     plan.rules = (*(step.on_error or ()), *(defaults.on_error or ()))
+    exported: list[str] = []
     inside: list[str] = []
     for block in step.blocks():
         ids = seen.get((step.id, block.where), ())
         plan.blocks[block.where] = _block(block.steps, workflow, seen, ids)
-        inside += ids
-    plan.exports = tuple(dict.fromkeys(inside))
+        exported += ids
+        if block.exports:
+            inside += [inner for one in plan.blocks[block.where].steps for inner in (one.id, *one.inside)]
+    plan.exports = tuple(dict.fromkeys(exported))
+    plan.inside = tuple(inside)
     return plan
 
 

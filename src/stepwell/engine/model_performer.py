@@ -288,14 +288,15 @@ def _question(text: str, labels: list[LabelMeaning]) -> str:
         examples = "".join(f"\n    example: {example}" for example in label.examples)
         lines.append(f"- {label.name}{': ' if label.description else ''}{label.description}{examples}")
     return (
-        "Which one of these labels fits the text below best? Give the label, and for every label a score between 0 and "
-        f"1 that says how well it fits.\n\nLabels:\n{chr(10).join(lines)}\n\nText:\n{text}"
+        "Which one of these labels fits the text below best? Give the label, and for every label a score from 0 to "
+        f"100 that says how well it fits.\n\nLabels:\n{chr(10).join(lines)}\n\nText:\n{text}"
     )
 
 
 def _choice_of(labels: list[LabelMeaning]) -> dict[str, Json]:
     names = [label.name for label in labels]
-    score = {"type": "number", "minimum": 0, "maximum": 1}
+    # Whole numbers: under a grammar, small models write decimals without end.
+    score = {"type": "integer", "minimum": 0, "maximum": 100}
     scores = {
         "type": "object",
         "properties": dict.fromkeys(names, score),
@@ -310,7 +311,7 @@ def _choice_of(labels: list[LabelMeaning]) -> dict[str, Json]:
     }
 
 
-def _shares(scores: dict[str, float]) -> dict[str, float]:
+def _shares(scores: dict[str, int]) -> dict[str, float]:
     """A model's scores as parts of 1; equal parts where it gave nothing to any label."""
     total = sum(scores.values())
     return {name: score / total if total else 1 / len(scores) for name, score in scores.items()}

@@ -83,6 +83,9 @@ class LiveRuntime:
         self._loop = asyncio.get_running_loop()
         self._outcomes: dict[str, Outcome] = {}
         self._begun: set[str] = set()
+        self._rounds: dict[str, int] = {}
+        self._rewinds: dict[str, int] = {}
+        self._causes: dict[str, tuple[str, str]] = {}
         self._riders: list[Draft] = []
         self._tokens = 1
         self._waiters: dict[str, asyncio.Future[Message]] = {}
@@ -94,7 +97,7 @@ class LiveRuntime:
         self._ticker: asyncio.TimerHandle | None = None
         self._root: asyncio.Task[Any] | None = asyncio.current_task()
         self._active_before = run.active
-        for entry in loaded.entries:
+        for entry in sorted(loaded.entries, key=lambda entry: entry.order):
             self._take(entry)
         self._since = time.monotonic()
         self._deadline = self._loop.call_later(max(0.0, self.remaining()), self.abort, RunTimedOut())
@@ -104,6 +107,8 @@ class LiveRuntime:
     def _take(self, entry: Entry) -> None:
         outcome = outcome_of(entry, self._fetch)
         self._remember(entry.path, outcome)
+        if entry.kind == "rewound":
+            self._rewound(outcome.value)
 
     def _fetch(self, digest: str) -> bytes:
         return self._store.blob_now(self._run.account, digest)
@@ -122,14 +127,39 @@ class LiveRuntime:
         return path in self._begun
 
     def round_of(self, path: str) -> int:
-        del path
-        return 1
+        return self._rounds.get(path, 1)
+
+    def rewinds_by(self, cause: str) -> int:
+        return self._rewinds.get(cause, 0)
+
+    def cause_of(self, block: str) -> tuple[str, str] | None:
+        return self._causes.get(block)
+
+    async def rewind(self, block: str, cause: str, stale: Sequence[str], failed: Draft) -> None:
+        body = Body(started=self.clock())
+        draft = Draft(f"{cause}/~rewound", "rewound", body)
+        draft.value({"block": block, "cause": cause, "stale": list(stale)})
+        for path in stale:
+            await self.withdraw(paths.with_round(path, self.round_of(path)), "another round begins")
+        self.ride(failed)
+        await self.record(draft)
+        self._rewound(draft.outcome().value)
+
+    def _rewound(self, said: dict[str, Json]) -> None:
+        """Take account of a rewound entry: rounds are read from the journal, never counted by doing."""
+        cause = said["cause"]
+        bare = paths.bare(cause)
+        self._rewinds[bare] = self._rewinds.get(bare, 0) + 1
+        self._causes[said["block"]] = (bare.rpartition("/")[2], cause)
+        for path in said["stale"]:
+            self._rounds[path] = self._rounds.get(path, 1) + 1
 
     def tool_is_idempotent(self, tool: str) -> bool:
         known = self._world.tools.get(tool)
         return known is None or known.idempotent
 
     def ride(self, draft: Draft) -> Outcome:
+        draft.body.active = round(self.active(), 3)
         outcome = draft.outcome()
         self._riders.append(draft)
         self._remember(draft.path, outcome)
@@ -290,7 +320,7 @@ class LiveRuntime:
 
     async def _message(self, path: str, kind: Any, request: Json, deadline: float, on_expire: str) -> Message:
         for prefix, reason in self._closed.items():
-            if paths.is_below(path, prefix):
+            if _within(path, prefix):
                 self._withdrawn(path, reason)
                 raise Withdrawn(reason)
         if path not in self._open:
@@ -333,7 +363,7 @@ class LiveRuntime:
 
     async def withdraw(self, path: str, reason: str) -> None:
         self._closed.setdefault(path, reason)
-        inside = [place for place in self._waiters if paths.is_below(place, path)]
+        inside = [place for place in self._open if _within(place, path) and self.recall(paths.wait(place)) is None]
         if not inside:
             return
         for place in await self._store.withdraw(self._lease, inside, reason):
@@ -483,3 +513,7 @@ class LiveRuntime:
         listeners = self._world.listeners
         if listeners.wanted(self.run_id):
             listeners.emit(Event(name, self.run_id, path, self.clock(), data))
+
+
+def _within(path: str, ancestor: str) -> bool:
+    return path == ancestor or paths.is_below(path, ancestor)

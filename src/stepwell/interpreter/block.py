@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from stepwell.errors import NonDeterminism, StepFailed
 from stepwell.expressions import ExpressionError
 from stepwell.interpreter.effect import digest, encoded
-from stepwell.interpreter.interruption import Ended
+from stepwell.interpreter.interruption import Ended, Rewind
 from stepwell.interpreter.kind import Action, RunnableStep
 from stepwell.interpreter.recovery import recover
 from stepwell.interpreter.scope import Scope, explain
-from stepwell.interpreter.settle import Crew
+from stepwell.interpreter.settle import Crew, within
 from stepwell.journal import path as paths
 
 if TYPE_CHECKING:
@@ -26,10 +26,32 @@ if TYPE_CHECKING:
 
 async def run_block(block: BlockPlan, scope: Scope) -> None:
     """Run the steps of a block below `scope.path`. Raises StepFailed when one fails and nothing handles it."""
-    if block.sequence:
-        await _run_sequence(block, scope)
-    else:
-        await _Graph(block, scope).run()
+    while True:
+        _bind_cause(block, scope)
+        try:
+            if block.sequence:
+                await _run_sequence(block, scope)
+            else:
+                await _Graph(block, scope).run()
+        except Rewind as rewind:
+            stale = block.downstream(rewind.target)
+            if stale is None:
+                raise
+            bare = [f"{scope.path}/{plan.id}" for plan in stale]
+            await scope.runtime.rewind(scope.path, rewind.cause, bare, rewind.failed)
+            scope.forget(stale)
+        else:
+            return
+
+
+def _bind_cause(block: BlockPlan, scope: Scope) -> None:
+    """Let the steps of a new round see the last record of the step that asked for it."""
+    found = scope.runtime.cause_of(scope.path)
+    outcome = scope.runtime.recall(found[1]) if found else None
+    if found is not None and outcome is not None:
+        plan = next((plan for plan in block.steps if plan.id == found[0]), None)
+        if plan is not None:
+            scope.bind(plan, outcome, found[1])
 
 
 async def _run_sequence(block: BlockPlan, scope: Scope) -> None:
@@ -52,7 +74,12 @@ def _skip_rest(block: BlockPlan, scope: Scope, problem: StepFailed | Ended) -> N
 
 def _path(plan: StepPlan, scope: Scope) -> str:
     bare = f"{scope.path}/{plan.id}"
-    return paths.with_round(bare, scope.runtime.round_of(bare))
+    runtime = scope.runtime
+    number = runtime.round_of(bare)
+    if plan.retry.max_attempts > 1 and not plan.step.acts:
+        while (found := runtime.recall(paths.with_round(bare, number))) is not None and found.retry_at:
+            number += 1
+    return paths.with_round(bare, number)
 
 
 async def visit(plan: StepPlan, scope: Scope) -> Outcome:
@@ -64,6 +91,10 @@ async def visit(plan: StepPlan, scope: Scope) -> Outcome:
         outcome = await _run(plan, here)
     else:
         _compare(plan, here, outcome)
+    if outcome.retry_at:
+        await scope.runtime.sleep_until(f"{path}/~sleep", outcome.retry_at)
+        scope.forget([plan])
+        return await visit(plan, scope)
     scope.bind(plan, outcome, path)
     if outcome.status == "failed" and not outcome.continued:
         raise _failure(outcome)
@@ -84,7 +115,9 @@ async def _run(plan: StepPlan, here: Scope) -> Outcome:
     try:
         if step.condition is not None and _is_false(step.condition, here):
             return here.skip({"type": "condition_false", **explain(step.condition, here.context)})
-        return await step.run(here)
+        if plan.step.acts or plan.timeout is None:
+            return await step.run(here)
+        return await _bounded(plan.timeout, step, here)
     except ExpressionError as error:
         failure = StepFailed("expression_error", _located(error), retryable=False, detail={"code": error.code})
     except StepFailed as problem:
@@ -96,6 +129,16 @@ async def _run(plan: StepPlan, here: Scope) -> Outcome:
             "expression_error", f"on_error: {_located(error)}", retryable=False, detail={"code": error.code}
         )
         return await here.fail(failure)
+
+
+async def _bounded(limit: float, step: RunnableStep, here: Scope) -> Outcome:
+    """Run a container within so many seconds of active time, counted from when it began, across passes."""
+    begun = here.runtime.recall(paths.start(here.path))
+    spent = here.runtime.active() - begun.active if begun is not None else 0.0
+    outcome = await within(here, step.run(here), limit - spent)
+    if outcome is None:
+        raise StepFailed("timeout", f"{step.id} was active for {limit:g} s, its timeout")
+    return outcome
 
 
 def _is_false(condition: Expression, here: Scope) -> bool:

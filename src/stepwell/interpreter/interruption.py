@@ -6,7 +6,10 @@ they are never recorded; `settle.py` alone combines them.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from stepwell.journal.entry import Draft
 
 from stepwell.journal.lease import LeaseLost
 
@@ -43,10 +46,12 @@ class Ended(Interruption):
 class Rewind(Interruption):
     """Return to an earlier step of the block that holds `target`."""
 
-    def __init__(self, target: str, cause: str) -> None:
+    def __init__(self, target: str, cause: str, failed: Draft) -> None:
         super().__init__(target)
         self.target = target
         self.cause = cause
+        self.failed = failed
+        """The entry of the causing step, recorded together with the rewind."""
 
 
 class Abort(Interruption):

@@ -6,12 +6,11 @@ never touches the world.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from stepwell.definition.fields import Duration
 from stepwell.definition.policy import RetryPolicy
-from stepwell.definition.step import Location, Recipes, Schema, Step
+from stepwell.definition.step import Recipes, Schema, Step
 
 if TYPE_CHECKING:
     from stepwell.interpreter.effect import Effect
@@ -54,11 +53,3 @@ class Action(RunnableStep):
 
 class Control(RunnableStep):
     """A container, or a step that only computes."""
-
-
-def unperformed_policies(step: Step) -> Iterator[tuple[Location, str]]:
-    """Policies of a container that this version does not carry out."""
-    if getattr(step, "timeout", None) is not None:
-        yield ("timeout",), "`timeout` of a container"
-    if getattr(step, "retry", None) is not None:
-        yield ("retry",), "`retry` of a container"

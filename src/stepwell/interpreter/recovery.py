@@ -1,8 +1,15 @@
-"""What happens once a step has failed: the first rule of `on_error` that fits."""
+"""What happens once a step has failed: another round of a container, or the first rule of `on_error` that fits.
+
+The law of the file: what is decided here looks at data only, and is recorded before it shows.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from stepwell.interpreter import backoff
+from stepwell.interpreter.interruption import Rewind
+from stepwell.journal import path as paths
 
 if TYPE_CHECKING:
     from stepwell.definition.policy import ErrorRule
@@ -12,14 +19,44 @@ if TYPE_CHECKING:
 
 
 async def recover(scope: Scope, failure: StepFailed) -> Outcome:
-    """Record the failure as the rules say; the outcome tells whether the block goes on."""
+    """Record the failure as the policies say; the outcome tells whether the block goes on.
+
+    Raises Rewind when a rule returns to an earlier step.
+    """
+    pause = _another_round(scope, failure)
+    if pause is not None:
+        draft = scope.failure(failure)
+        draft.body.retry_at = scope.runtime.clock() + pause
+        return await scope.runtime.record(draft)
     rule = _rule(scope, failure)
-    if rule is None or rule.strategy == "fail":
-        return await scope.fail(failure)
-    # Other strategies than `continue` are refused before a run starts (definition/check/performed.py).
-    assert rule.strategy == "continue", rule.strategy
-    default = rule.default.tree.render(scope.context | {"error": failure.record()}) if rule.default else None
-    return await scope.fail(failure, default=default, reason={"type": "continued"})
+    match rule.strategy if rule is not None else "fail":
+        case "continue" if rule is not None:
+            default = rule.default.tree.render(scope.context | {"error": failure.record()}) if rule.default else None
+            return await scope.fail(failure, default=default, reason={"type": "continued"})
+        case "goto" if rule is not None and rule.goto is not None:
+            if scope.runtime.rewinds_by(paths.bare(scope.path)) < rule.max_rounds:
+                raise Rewind(rule.goto, scope.path, scope.failure(failure, reason={"type": "goto", "target": rule.goto}))
+    return await scope.fail(failure)
+
+
+def _another_round(scope: Scope, failure: StepFailed) -> float | None:
+    """Seconds until a container is tried again as a whole, or None."""
+    plan = scope.plan
+    assert plan is not None
+    policy = plan.retry
+    if plan.step.acts or policy.max_attempts == 1 or not backoff.may_pass(policy, failure):
+        return None
+    bare, number, tried = paths.bare(scope.path), paths.round_number(scope.path), 1
+    while number > tried and _was_retried(scope, paths.with_round(bare, number - tried)):
+        tried += 1
+    if tried >= policy.max_attempts:
+        return None
+    return backoff.delay(policy, tried, failure, f"{scope.runtime.run_id}{bare}")
+
+
+def _was_retried(scope: Scope, path: str) -> bool:
+    found = scope.runtime.recall(path)
+    return found is not None and bool(found.retry_at)
 
 
 def _rule(scope: Scope, failure: StepFailed) -> ErrorRule | None:

@@ -50,6 +50,18 @@ class Runtime(Protocol):
     def round_of(self, path: str) -> int:
         """The current round of the step at a path (without its round)."""
 
+    def rewinds_by(self, cause: str) -> int:
+        """How often the step at `cause` (without its round) has returned to an earlier one."""
+
+    def cause_of(self, block: str) -> tuple[str, str] | None:
+        """The step id and path of what last rewound the block at a path."""
+
+    async def rewind(self, block: str, cause: str, stale: Sequence[str], failed: Draft) -> None:
+        """Record that `cause` failed and why every step of `stale` (paths without rounds) starts another round."""
+
+    def active(self) -> float:
+        """Active seconds of the run so far."""
+
     def ride(self, draft: Draft) -> Outcome:
         """Record something that can be derived again; it becomes durable with the next append."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.fields import Expression, Template, Value
@@ -275,6 +275,13 @@ class Scope:
             if outcome.exports:
                 self._import(outcome.exports)
             self._derive_skips(plan)
+
+    def forget(self, plans: Iterable[StepPlan]) -> None:
+        """Take out what steps that start another round had bound."""
+        for plan in plans:
+            for step in (plan.id, *plan.inside):
+                self.outputs.hide(step)
+                self.records.pop(step, None)
 
     def _derive_skips(self, plan: StepPlan) -> None:
         """Steps of branches that were not taken are skipped, without a word in the journal."""

@@ -116,6 +116,32 @@ class Crew:
             await asyncio.wait(tasks)
 
 
+async def within(scope: Scope, part: Coroutine[Any, Any, T], limit: float) -> T | None:
+    """The part's result, or None if it was cut off after `limit` seconds; waits for people do not count: they park."""
+    crew = Crew(scope)
+    results: list[T] = []
+    late = False
+
+    async def run() -> None:
+        results.append(await part)
+
+    def cut() -> None:
+        nonlocal late
+        late = True
+        crew.cut()
+
+    timer = asyncio.get_running_loop().call_later(max(0.0, limit), cut)
+    crew.spawn(run())
+    try:
+        await crew.settled()
+    finally:
+        timer.cancel()
+    if late and not results:
+        await scope.withdraw("its container has timed out")
+        return None
+    return results[0]
+
+
 async def settle_pool(
     scope: Scope,
     part: Callable[[int], Awaitable[T]],

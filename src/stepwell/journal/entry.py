@@ -69,7 +69,7 @@ class Outcome:
     """
 
     __slots__ = (
-        "_fetch", "_value", "attempts", "digest", "ended", "error", "exports", "kind", "meta", "order", "reason",
+        "_fetch", "_value", "active", "attempts", "digest", "ended", "error", "exports", "kind", "meta", "order", "reason",
         "retry_at", "started", "status",
     )  # fmt: skip
 
@@ -93,6 +93,7 @@ class Outcome:
         self.started = body.started if body else 0.0
         self.ended = body.ended if body else 0.0
         self.attempts = body.attempts if body else 0
+        self.active = body.active if body else 0.0
         self.retry_at = body.retry_at if body else 0.0
         self.reason = body.reason if body else None
         self.exports = body.exports if body else None

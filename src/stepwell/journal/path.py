@@ -53,6 +53,12 @@ def bare_segments(path: str) -> list[str]:
     return [segment.partition("#")[0] for segment in path.split("/")[1:]]
 
 
+def bare(path: str) -> str:
+    """The path without the round of its last segment."""
+    before, slash, segment = path.rpartition("/")
+    return before + slash + segment.partition("#")[0]
+
+
 def round_number(path: str) -> int:
     """The round of the last segment."""
     _, mark, number = path.rpartition("/")[2].partition("#")

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from stepwell.definition.fields import Duration, Expression, Json
 from stepwell.definition.policy import RetryPolicy
 from stepwell.definition.step import Block, Location, Recipes, Schema, Steps
-from stepwell.interpreter.kind import Control, unperformed_policies
+from stepwell.interpreter.kind import Control
 
 if TYPE_CHECKING:
     from stepwell.interpreter.scope import Scope
@@ -65,9 +65,6 @@ class Condition(Control):
 
     def blocks(self) -> Iterable[Block]:
         return [Block(where, steps, name=name) for name, where, steps in self._branches()]
-
-    def unperformed(self) -> Iterable[tuple[Location, str]]:
-        return unperformed_policies(self)
 
     def shape(self, recipes: Recipes) -> Schema | None:
         del recipes

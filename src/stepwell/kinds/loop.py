@@ -10,10 +10,10 @@ from pydantic_core import PydanticCustomError
 
 from stepwell.definition.fields import Duration, Expression, Json, Value
 from stepwell.definition.policy import RetryPolicy
-from stepwell.definition.step import Block, Location, Recipes, Schema, Steps
+from stepwell.definition.step import Block, Recipes, Schema, Steps
 from stepwell.errors import StepFailed
 from stepwell.interpreter.interruption import Withdrawn
-from stepwell.interpreter.kind import Control, unperformed_policies
+from stepwell.interpreter.kind import Control
 from stepwell.interpreter.settle import settle_pool
 from stepwell.kinds.causes import failed_inside
 
@@ -103,9 +103,6 @@ class Loop(Control):
     def blocks(self) -> Iterable[Block]:
         names = (self.item_name,) if self.item_name else ()
         return [Block(BODY, self.steps, exports=False, certain=self.until is not None, item={}, binds=names)]
-
-    def unperformed(self) -> Iterable[tuple[Location, str]]:
-        return unperformed_policies(self)
 
     def shape(self, recipes: Recipes) -> Schema | None:
         del recipes

@@ -9,10 +9,10 @@ from pydantic import Field
 
 from stepwell.definition.fields import Duration, Json, StepId
 from stepwell.definition.policy import RetryPolicy
-from stepwell.definition.step import Block, Location, Recipes, Schema, Steps
+from stepwell.definition.step import Block, Recipes, Schema, Steps
 from stepwell.errors import StepFailed
 from stepwell.interpreter.interruption import Withdrawn
-from stepwell.interpreter.kind import Control, unperformed_policies
+from stepwell.interpreter.kind import Control
 from stepwell.interpreter.race import Race, Rule
 from stepwell.interpreter.settle import settle_pool
 from stepwell.kinds.causes import failed_inside
@@ -45,9 +45,6 @@ class Parallel(Control):
 
     def blocks(self) -> Iterable[Block]:
         return [Block(("branches", name), steps, segment=name, certain=True) for name, steps in self.branches.items()]
-
-    def unperformed(self) -> Iterable[tuple[Location, str]]:
-        yield from unperformed_policies(self)
 
     def shape(self, recipes: Recipes) -> Schema | None:
         del recipes
