@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 LONGEST_WORD = 64
-"""Characters of a word that count; the rest of a longer one is not compared."""
+"""Characters of a word; a longer one is several."""
 _ENDING = 3
 
 _UNSPACED = (
@@ -33,20 +30,25 @@ _UNSPACED = (
     "\uac00-\ud7a3"  # Hangul
     "\U00020000-\U0003ffff"  # Han, the rare ones
 )
-_RUN = re.compile(f"([{_UNSPACED}]+)|((?:(?![{_UNSPACED}])[^\\W_])+)")
+_RUN = re.compile(f"([{_UNSPACED}]+)|((?:(?![{_UNSPACED}])[^\\W_]){{1,{LONGEST_WORD}}})")
+_ASCII = re.compile(f"[a-z0-9]{{1,{LONGEST_WORD}}}")
 # Marks of Latin, Greek, Cyrillic, Hebrew and Arabic, which readers leave out; those of Indian scripts are letters.
 _MARKS = re.compile("[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1-\u05c7\u0610-\u061a\u064b-\u065f\u0670]+")
 
 
-def words(text: str) -> Iterator[str]:
+def words(text: str) -> list[str]:
     """The words of `text`, in order and with repetitions."""
-    for run in _RUN.finditer(folded(text)):
-        if unspaced := run[1]:
-            for index in range(len(unspaced) - 1):
-                yield unspaced[index : index + 2]
-            yield unspaced[-1]
+    compared = folded(text)
+    if compared.isascii():
+        return _ASCII.findall(compared)
+    found: list[str] = []
+    for unspaced, word in _RUN.findall(compared):
+        if word:
+            found.append(word)
         else:
-            yield run[2][:LONGEST_WORD]
+            found += map("".join, pairwise(unspaced))
+            found.append(unspaced[-1])
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def query_words(text: str) -> list[Wanted]:
             if len(unspaced) == 1:
                 found[Wanted(unspaced, unspaced, 1)] = None
         else:
-            word = run[2][:LONGEST_WORD]
+            word = run[2]
             found[Wanted(word, _stem(word), _ENDING) if len(word) >= 4 and word.isalpha() else Wanted(word)] = None
     return list(found)
 
