@@ -94,7 +94,7 @@ def test_a_wrong_file_is_told_with_its_place_and_has_no_schema(recipes, project)
     (project / "flows" / "recipes" / "broken.yaml").write_text("recipe: broken\ntask: classify\nprompt: x\n")
     assert recipes.output_schema("broken") is None
     assert "broken" in recipes.names()
-    with pytest.raises(DefinitionError, match="broken.yaml"):
+    with pytest.raises(DefinitionError, match=r"broken\.yaml"):
         recipes.find("broken")
     assert [problem.file for problem in recipes.problems()] == [str(project / "flows" / "recipes" / "broken.yaml")]
 
