@@ -395,6 +395,16 @@ def test_ctrl_c_parks_the_run_and_resume_goes_on_without_repeating(project: Proj
     assert project.lines()[-1] == "three"
 
 
+def test_what_tools_print_does_not_spoil_the_json(project: Project) -> None:
+    with (project.folder / "tools.py").open("a") as file:
+        file.write("\nprint('loaded')\n\n@stepwell.tool\ndef loud() -> int:\n    print('loud')\n    return 1\n")
+    (project.folder / "loud.yaml").write_text("workflow: loud\nsteps:\n  - {id: a, type: tool_call, tool: loud}\n")
+    result = project.result("run", "loud.yaml", "--json")
+    assert lines_of(result.stdout)[-1]["output"] == 1
+    assert result.stderr.split() == ["loaded", "loud"]
+    assert json.loads(project("runs", "--json"))
+
+
 def test_a_killed_run_is_resumed_by_its_id(project: Project) -> None:
     with ended(project.process("run", "slow.yaml", "--json")) as process:
         project.wait_for_line("one", process)

@@ -120,7 +120,7 @@ async def _drain(reading: asyncio.Task[None], counting: _Counting) -> None:
 def tell_ending(ending: Ending, screen: Screen, tail: str = "") -> None:
     """Print how it ended, and what can be done about it; `tail` follows each command that is suggested."""
     if isinstance(screen, JsonScreen):
-        click.echo(json_text(_ending_json(ending)))
+        screen.emit(_ending_json(ending))
         return
     run = ending.run
     match run.status:

@@ -38,7 +38,8 @@ _LONGEST_LABEL = 44
 def mark_of(status: str) -> tuple[str, str]:
     """The sign of a status and its style; plain ASCII where the terminal has nothing else."""
     fine, plain, style = _LOOKS.get(status, ("▸", ">", ""))
-    encoding = (getattr(sys.stdout, "encoding", "") or "").lower()
+    stream = sys.stdout if getattr(sys.stdout, "encoding", None) else sys.__stdout__  # the live tree stands before it
+    encoding = (getattr(stream, "encoding", "") or "").lower()
     return (fine if encoding.startswith("utf") else plain), style
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -48,7 +49,7 @@ def settings_at(start: Path | None = None) -> Settings:
     return Settings.load(start or Path.cwd(), os.environ)
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def opened(
     database: str = "", *, start: Path | None = None, tools: Sequence[Path | str] = ()
 ) -> AsyncIterator[Engine]:
@@ -56,7 +57,11 @@ async def opened(
     from stepwell.engine.engine import open_engine
 
     settings = settings_at(start)
-    async with open_engine(_absolute(database), settings=settings, tools=tools, on_busy=_tell_busy) as engine:
+    opening = open_engine(_absolute(database), settings=settings, tools=tools, on_busy=_tell_busy)
+    with contextlib.redirect_stdout(sys.stderr):  # what a tools file prints when it is loaded is no answer of ours
+        engine = await opening.__aenter__()
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_exit(opening)
         yield engine
 
 

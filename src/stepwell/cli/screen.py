@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -43,30 +44,40 @@ class Screen(Protocol):
 
 
 class JsonScreen:
-    """One JSON object a line; the first and the last carry `run`."""
+    """One JSON object a line; the first and the last carry `run`.
+
+    What tools print meanwhile goes to the error stream, so that the output stays JSON.
+    """
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
+        self._out = sys.stdout
+        self._elsewhere = contextlib.redirect_stdout(sys.stderr)
+        self._began = False
 
     def begin(self, run_id: str, title: str) -> None:
-        _emit({"run": run_id, "event": "run_started", "workflow": title, "path": "", "at": instant(time.time())})
+        self._elsewhere.__enter__()
+        self._began = True
+        self.emit({"run": run_id, "event": "run_started", "workflow": title, "path": "", "at": instant(time.time())})
 
     def event(self, event: Event) -> None:
         name = event.name
         if event.path and name.startswith("step_"):
             name = name.replace("step", self._progress.kind_of(event.path), 1)
         data = {key: instant(value) if key == "retry_at" else value for key, value in event.data.items()}
-        _emit({"run": event.run_id, "event": name, "path": event.path, "at": instant(event.at), **data})
+        self.emit({"run": event.run_id, "event": name, "path": event.path, "at": instant(event.at), **data})
 
     def say(self, text: str) -> None:
         click.echo(text, err=True)
 
+    def emit(self, value: Mapping[str, Json]) -> None:
+        """Print one line."""
+        click.echo(json_text(value), file=self._out)
+
     async def end(self) -> None:
-        return
-
-
-def _emit(value: Mapping[str, Json]) -> None:
-    click.echo(json_text(value))
+        if self._began:
+            self._began = False
+            self._elsewhere.__exit__(None, None, None)
 
 
 class PlainScreen:
@@ -192,8 +203,6 @@ def still(progress: Progress, *, columns: int = 0) -> str:
 
 def screen_for(progress: Progress, *, as_json: bool) -> Screen:
     """The screen that fits where the output goes."""
-    import sys
-
     if as_json:
         return JsonScreen(progress)
     return LiveScreen(progress) if sys.stdout.isatty() else PlainScreen(progress)
