@@ -1,0 +1,123 @@
+"""Passages, words and files of the knowledge base."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepwell.errors import InputError
+from stepwell.knowledge.bigrams import LONGEST_WORD, folded, query_words, words
+from stepwell.knowledge.chunking import LONGEST, Chunk, chunks
+from stepwell.knowledge.files import add_file
+from stepwell.knowledge.ranking import scores
+from stepwell.stores.knowledge_memory import MemoryKnowledge
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Refunds: TK-050000!", ["refunds", "tk", "050000"]),
+        ("Crème BRÛLÉE Straße", ["creme", "brulee", "strasse"]),
+        ("审批步骤", ["审批", "批步", "步骤", "骤"]),
+        ("我", ["我"]),
+        ("用API审批", ["用", "api", "审批", "批"]),
+        ("がｶﾞ", ["がガ", "ガ"]),
+        ("환불", ["환불", "불"]),
+        ("ﬁne ①", ["fine", "1"]),
+        ("a\x00b \ud800 _ -", ["a", "b"]),
+        ("x" * 130, ["x" * 64, "x" * 64, "xx"]),
+        ("", []),
+    ],
+)
+def test_words_of_a_text(text, found):
+    assert list(words(text)) == found
+
+
+@given(st.text(), st.text())
+def test_every_word_of_a_text_is_found_by_a_query_of_it(before, text):
+    held = set(words(f"{before} {text}"))
+    for wanted in query_words(text):
+        assert any(wanted.weight(word) for word in held)
+
+
+@given(st.text())
+def test_words_hold_nothing_that_full_text_search_could_read_as_syntax(text):
+    for word in words(text):
+        assert 0 < len(word) <= LONGEST_WORD
+        assert not set(word) & set("\"*(){}:^+-'\x00 ")
+        assert folded(word) == folded(folded(word))
+
+
+@given(st.lists(st.text(alphabet="ab .!。\n#审", max_size=400), max_size=12).map("\n\n".join))
+def test_passages_are_the_text_in_its_order_and_fit(text):
+    found = chunks(text)
+    assert all(chunk.text.strip() and len(chunk.text) <= LONGEST for chunk in found)
+    assert re.sub(r"\s", "", "".join(chunk.text for chunk in found)) == re.sub(r"\s", "", text)
+
+
+def test_a_section_is_a_passage_and_its_heading_goes_with_all_its_passages():
+    long = " ".join(f"Sentence number {number} of the long part." for number in range(60))
+    found = chunks(f"# Title\n## Refunds\n\nThirty days.\n\n## Shipping\n{long}\n")
+    assert found[0] == Chunk("# Title\n\n## Refunds\n\nThirty days.")
+    assert found[1].text.startswith("## Shipping\nSentence number 0")
+    assert [chunk.heading for chunk in found[1:]] == ["", *["Shipping"] * (len(found) - 2)]
+    assert len(found) > 3
+    assert all(chunk.text.endswith(".") for chunk in found)
+
+
+def test_chinese_is_cut_at_its_sentences():
+    found = chunks("客户可以在三十天内申请退款，需要缴税。" * 120)
+    assert len(found) > 2
+    assert all(chunk.text.endswith("。") for chunk in found)
+
+
+@pytest.mark.parametrize("text", ["x" * 2_000_000, "\n" * 2_000_000, "# \n" * 500_000, ". " * 1_000_000, "\n \t" * 500_000, "。" * 1_000_000])
+def test_the_time_for_passages_grows_with_the_length_alone(text):
+    started = time.process_time()
+    found = chunks(text)
+    assert time.process_time() - started < 4
+    assert all(len(chunk.text) <= LONGEST for chunk in found)
+
+
+def test_a_score_grows_with_every_word_that_is_held():
+    wanted = query_words("refund damaged goods")
+    counts = dict.fromkeys(wanted, 1)
+    found = scores(wanted, counts, 1, ["refund", "refund damaged", "refund damaged goods", "other"])
+    assert found[0] < found[1] < found[2]
+    assert found[3] == 0
+    assert scores([], {}, 0, ["x"]) == [0.0]
+
+
+async def test_a_file_becomes_the_newest_version_of_the_document_named_as_it(tmp_path):
+    store = MemoryKnowledge()
+    file = tmp_path / "refund-policy.md"
+    file.write_bytes(b"\xef\xbb\xbf# Refunds\r\n\r\nThirty days.")
+    assert (await add_file(store, "a", file)).version == 1
+    file.write_text("# New")
+    assert (await add_file(store, "a", file, collection="policies")).version == 2
+    kept = await store.document("a", "refund-policy")
+    assert (kept["text"], kept["collection"], kept["metadata"]) == ("# New", "policies", {"file": "refund-policy.md"})
+    assert (await store.document("a", "refund-policy", version=1))["text"] == "# Refunds\r\n\r\nThirty days."
+    assert (await add_file(store, "a", file, document="Other")).document == "Other"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.pdf", b"x", "only text and Markdown can be added"),
+        ("a.txt", b"ok \xff", "the file is not UTF-8 text: byte 3 is wrong"),
+        ("missing.txt", None, "the file cannot be read: No such file or directory"),
+    ],
+)
+async def test_a_file_that_cannot_be_added_is_told(tmp_path, name, content, said):
+    file = tmp_path / name
+    if content is not None:
+        file.write_bytes(content)
+    store = MemoryKnowledge()
+    with pytest.raises(InputError, match=said):
+        await add_file(store, "a", file)
+    assert await store.documents("a") == []
