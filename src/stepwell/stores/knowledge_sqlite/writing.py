@@ -73,9 +73,7 @@ def _make_room(connection: sqlite3.Connection, document: int, version: int, aske
         ).fetchall()
     for part, _ in gone:
         connection.execute("UPDATE kb_part SET until = ? WHERE id = ?", (version, part))
-        connection.execute(
-            "DELETE FROM kb_index WHERE rowid IN (SELECT id FROM kb_passage WHERE part = ?)", (part,)
-        )
+        connection.execute("DELETE FROM kb_index WHERE rowid IN (SELECT id FROM kb_passage WHERE part = ?)", (part,))
         connection.execute("DELETE FROM kb_passage WHERE part = ?", (part,))
     if asked.mode == "upsert" and gone:
         return gone[0][1]
