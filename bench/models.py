@@ -107,11 +107,11 @@ async def classified(performer: ModelPerformer, tickets) -> list[dict]:
     return found
 
 
-def told(name: str, tickets, found: list[dict], seconds: float) -> None:
+def told(name: str, tickets, found: list[dict], seconds: float, *, english: int = ENGLISH) -> None:
     right = [answer["label"] == label for answer, (_, label) in zip(found, tickets, strict=True)]
-    english, other = right[:ENGLISH], right[ENGLISH:]
+    first, other = right[:english], right[english:]
     sure = sum(answer["confidence"] for answer in found) / len(found)
-    print(f"{name:<28} English {sum(english)}/{len(english)}", end="")
+    print(f"{name:<28} {sum(first)}/{len(first)}", end="")
     print(f", Chinese and French {sum(other)}/{len(other)}" if other else "", end="")
     print(f", mean confidence {sure:.2f}, {seconds / len(tickets):.3f} s a ticket")
     for good, answer, (text, label) in zip(right, found, tickets, strict=True):
@@ -136,21 +136,24 @@ async def vectors() -> None:
     await embedder.aclose()
 
 
-async def example() -> None:
-    """The example's own tickets and recipe, in English, Chinese and French."""
+def example_tickets():
+    """The example's own labels and tickets, in English, Chinese and French: (text, label) each."""
     folder = Path(__file__).resolve().parent.parent / "examples" / "support-triage"
     wanted = json.loads((folder / "tickets" / "labels.json").read_text("utf-8"))
     recipe = FileRecipes(None, [folder / "recipes"]).find("triage-classify").definition
+    meanings = label_meanings({name: label.model_dump() for name, label in (recipe.labels or {}).items()})
+    texts = {name: json.loads((folder / "tickets" / name).read_text("utf-8"))["ticket"] for name in wanted}
+    return meanings, [(texts[name], label) for name, label in wanted.items()]
+
+
+async def example() -> None:
+    meanings, tickets = example_tickets()
     embedder = LocalEmbedder()
     vectors = LabelVectors(embedder)
-    meanings = label_meanings({name: label.model_dump() for name, label in (recipe.labels or {}).items()})
-    right, begun = 0, time.perf_counter()
-    for name, label in wanted.items():
-        ticket = json.loads((folder / "tickets" / name).read_text("utf-8"))["ticket"]
-        right += (await vectors.classify(ticket, meanings))["label"] == label
+    begun = time.perf_counter()
+    found = [await vectors.classify(text, meanings) for text, _ in tickets]
+    told("vectors, the example", tickets, found, time.perf_counter() - begun, english=len(tickets))
     await embedder.aclose()
-    each = (time.perf_counter() - begun) / len(wanted)
-    print(f"the example's tickets        {right}/{len(wanted)}, {each:.3f} s a ticket")
 
 
 async def small_model() -> None:

@@ -236,6 +236,15 @@ def test_a_model_works_in_a_second_event_loop():
     assert [asyncio.run(once(model)) for _ in range(2)] == ["x", "x"]
 
 
+async def test_openai_without_a_key_is_told_before_anything_is_sent():
+    model = OpenAICompatible("big", "", "gpt-x")
+    (problem,) = model.available()
+    assert (problem.code, problem.hint) == ("model_key", 'set api_key = "env:OPENAI_API_KEY" under [models.big]')
+    with pytest.raises(StepFailed, match="model big has no key"):
+        await model.complete(ModelRequest("", "hi"))
+    assert OpenAICompatible("local", "http://127.0.0.1:1/v1", "m").available() == []
+
+
 def test_built_in_errors_have_their_kinds_and_others_their_type():
     assert classify(TimeoutError()).kind == "timeout"
     assert classify(ConnectionResetError("gone")).kind == "connection_error"

@@ -10,11 +10,12 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from stepwell.adapters.errors import classify
-from stepwell.errors import StepFailed
+from stepwell.errors import Problem, StepFailed
 from stepwell.ports import ModelReply, ModelRequest
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = Any
 
+OPENAI = "https://api.openai.com/v1"
+"""What an empty base URL means."""
 CONNECT_TIMEOUT = 10.0
 """Seconds in which a connection must stand, whatever the step's timeout."""
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -60,7 +63,7 @@ class OpenAICompatible:
         extra: Mapping[str, Json] | None = None,
     ) -> None:
         self.name = name
-        self.base_url = base_url
+        self.base_url = base_url or OPENAI
         self.model = model
         self._key = api_key
         self._as_is = schema_as_is
@@ -72,8 +75,21 @@ class OpenAICompatible:
     def __repr__(self) -> str:
         return f"OpenAICompatible({self.name!r}, {self.base_url!r}, {self.model!r})"
 
+    def available(self) -> list[Problem]:
+        """What is missing for requests, with the fix: the library, or OpenAI's key. Asks nobody."""
+        problems = []
+        if find_spec("pydantic_ai") is None or find_spec("openai") is None:
+            hint = "install the extra: pip install 'stepwell[models]'"
+            problems.append(Problem("error", "model_missing", f"model {self.name} needs pydantic-ai and openai", hint))
+        if not self._key and _is_openai(self.base_url):
+            hint = f'set api_key = "env:OPENAI_API_KEY" under [models.{self.name}]'
+            problems.append(Problem("error", "model_key", f"model {self.name} has no key", hint))
+        return problems
+
     async def complete(self, request: ModelRequest) -> ModelReply:
         """One answer. Raises StepFailed, classified, with the HTTP status in `detail["status"]` where there was one."""
+        if problems := self.available():
+            raise StepFailed("not_found", problems[0].message, detail={"hint": problems[0].hint})
         try:
             return await self._complete(request)
         except StepFailed:
@@ -164,7 +180,7 @@ class OpenAICompatible:
         from pydantic_ai.providers.openai import OpenAIProvider
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-        if urlsplit(self.base_url).hostname == "api.openai.com":
+        if _is_openai(self.base_url):
             provider = OpenAIProvider(base_url=self.base_url, api_key=self._key, http_client=client)
             return OpenAIChatModel(name, provider=provider)
         profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
@@ -185,6 +201,10 @@ class OpenAICompatible:
                 detail={"error": type(error).__name__},
             )
         return classify(error, service=f"model {self.name}", secrets=(self._key,))
+
+
+def _is_openai(base_url: str) -> bool:
+    return urlsplit(base_url).hostname == urlsplit(OPENAI).hostname
 
 
 def schema_in_words(schema: Mapping[str, Json]) -> str:
