@@ -50,12 +50,14 @@ def _retry(retry: RetryPolicy, where: Location) -> Iterator[Finding]:
 
 
 def _kinds(kinds: tuple[str, ...], where: Location) -> Iterator[Finding]:
-    """Tools may have kinds of their own, so an unknown one is a warning, and only if it looks misspelt."""
+    """Tools may have kinds of their own, so an unknown one is only a note, and a warning if it looks misspelt."""
     for index, kind in enumerate(kinds):
         if kind not in ERROR_KINDS:
             near = close(kind, sorted(ERROR_KINDS))
             hint = f"did you mean '{near}'?" if near else "kinds of your own tools are fine"
-            yield Finding("policy", f"'{kind}' is no error kind of Stepwell", (*where, index), hint, "warning")
+            yield Finding(
+                "policy", f"'{kind}' is no error kind of Stepwell", (*where, index), hint, "warning" if near else "note"
+            )
 
 
 def _repeated(site: StepSite, retry: RetryPolicy) -> Iterator[Finding]:

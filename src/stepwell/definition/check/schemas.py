@@ -114,11 +114,13 @@ def _plain_word(word: str, value: Json) -> bool:
         return isinstance(value, str) and value in _TYPES
     if word == "required":
         return isinstance(value, list) and len({name for name in value if isinstance(name, str)}) == len(value)
+    if word in {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}:
+        return type(value) in {int, float}
     if word in _COUNTS:
         return type(value) is int and value >= 0
-    if word == "enum":
+    if word in {"enum", "examples"}:
         return isinstance(value, list)
-    return word in _TEXTS and isinstance(value, str)
+    return word in {"default", "const"} or (word in _TEXTS and isinstance(value, str))
 
 
 def _said(error: ValidationError, where: Location) -> Finding:
@@ -202,11 +204,27 @@ def _undeclared(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
                 yield Finding("schema", f"'{name}' is required but not declared", place, hint, "warning")
 
 
+def _fits_plainly(schema: dict[str, Json]) -> bool:
+    """Whether a scalar default surely fits a schema that asks for no more than its type."""
+    if schema.keys() - _TEXTS - {"type", "default"} or "format" in schema:
+        return False
+    match schema.get("type"), schema["default"]:
+        case ("string", str()) | ("boolean", bool()) | ("null", None):
+            return True
+        case ("integer", int(value)) | ("number", int(value) | float(value)):
+            return not isinstance(value, bool)
+        case _:
+            return False
+
+
 def _defaults(schema: dict[str, Json], where: Location) -> Iterator[Finding]:
+    """Defaults that do not fit; not where a pattern would be matched, which could take any time."""
     from stepwell.definition.schemas import problems_of
 
     for path, found in _walk(schema):
-        if "default" not in found or path[-1:] == ("properties",):
+        if "default" not in found or path[-1:] == ("properties",) or "pattern" in str(found):
+            continue
+        if _fits_plainly(found):
             continue
         checked = {**found, **({"$defs": schema["$defs"]} if "$defs" in schema else {})}
         problem = next(problems_of(checked, found["default"]), None)
