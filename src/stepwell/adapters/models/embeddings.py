@@ -51,7 +51,7 @@ class LocalEmbedder:
             worker.shutdown(wait=False, cancel_futures=True)
 
     async def _vectors(self, texts: Sequence[str], *, query: bool) -> list[list[float]]:
-        if problems := self.available():
+        if self._model is None and (problems := self.available()):
             raise StepFailed("not_found", problems[0].message, detail={"hint": problems[0].hint})
         if self._worker is None:
             self._worker = ThreadPoolExecutor(1, thread_name_prefix="stepwell-embeddings")

@@ -28,10 +28,10 @@ _END = re.compile(
       | (?P<line>\n+)""",
     re.VERBOSE,
 )
-_SHORTENED = frozenset(
-    "mr|mrs|ms|dr|prof|st|no|nr|vs|etc|e.g|i.e|cf|al|fig|art|p|pp|vol|inc|ltd|co|m|mm|mme|mlle|me|av|env|ex|réf|tél|z.b"
-    .split("|")
-)  # fmt: skip
+_SHORTENED = frozenset({
+    "mr", "mrs", "ms", "dr", "prof", "st", "no", "nr", "vs", "etc", "e.g", "i.e", "cf", "al", "fig", "art", "p",
+    "pp", "vol", "inc", "ltd", "co", "m", "mm", "mme", "mlle", "me", "av", "env", "ex", "réf", "tél", "z.b",
+})  # fmt: skip
 _WORD = re.compile(r"[\w.]*\Z")
 _WIDE = re.compile(r"[\u3000-\u9fff\uf900-\ufaff\uff00-\uffef]\Z")
 
