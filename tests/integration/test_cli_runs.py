@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -506,6 +508,21 @@ def test_tools_and_doctor_tell_what_there_is(project: Project) -> None:
     assert set(note["parameters"]["properties"]) == {"text", "seconds"}
     assert "text, seconds?" in project("tools", "list")
     assert "tools" in project("doctor", code=None)
+
+
+def test_a_locked_database_is_waited_for_with_a_line_a_second(project: Project) -> None:
+    project("runs", "list")
+    lock = sqlite3.connect(project.folder / "stepwell.db", isolation_level=None, check_same_thread=False)
+    lock.execute("BEGIN EXCLUSIVE")
+    timer = threading.Timer(2.6, lambda: lock.execute("ROLLBACK"))
+    timer.start()
+    try:
+        result = project.result("run", "plain.yaml", "-i", "name=A")
+    finally:
+        timer.join()
+        lock.close()
+    assert result.returncode == 0
+    assert 1 <= result.stderr.count("is locked by another process; trying again") <= 6
 
 
 def test_init_makes_a_project_that_runs_at_once(project: Project, tmp_path: Path) -> None:

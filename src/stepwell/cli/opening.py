@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 
 from stepwell.cli.exits import FAILED, USAGE, Refusal
+from stepwell.cli.text import visible
 
 if TYPE_CHECKING:
     from stepwell.engine.engine import Engine
@@ -81,9 +82,8 @@ def database_tail(database: str, settings: Settings) -> str:
     return "" if used == here else f" --database {shlex.quote(database or used)}"
 
 
-def _tell_busy(*facts: object) -> None:
-    waited = next((f" for {fact:.0f} s" for fact in facts if isinstance(fact, int | float)), "")
-    click.echo(f"the database is busy{waited}; trying again …", err=True)
+def _tell_busy(line: str) -> None:
+    click.echo(visible(line), err=True)
 
 
 async def find_run(engine: Engine, text: str) -> Run:
