@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.engine.runtime import LiveRuntime, World
 from stepwell.errors import NonDeterminism, StepFailed, Unavailable
-from stepwell.expressions import ExpressionError
 from stepwell.interpreter.block import run_block
 from stepwell.interpreter.instants import instant_text
 from stepwell.interpreter.interruption import Abort, Ended, Interruption, LeaseLost, Pause, RunCancelled, RunTimedOut
@@ -18,8 +16,8 @@ from stepwell.journal.entry import Body, Draft
 from stepwell.ports import FINAL, Batch, Loaded, Verdict
 
 if TYPE_CHECKING:
-    from stepwell.definition.compile import Plan
-    from stepwell.definition.recipe import RecipeDefinition
+    from stepwell.definition.compile import BlockPlan
+    from stepwell.interpreter.definition import Definition
     from stepwell.ports import Lease, Run
 
 Json: TypeAlias = Any
@@ -33,14 +31,6 @@ class Parked(Abort):
     """The operator or a shutdown takes the run from this process; anyone may carry it on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """What a run pinned, compiled: its plan and the recipes it uses, by the names steps call them."""
-
-    plan: Plan
-    recipes: dict[str, RecipeDefinition]
-
-
 class Pass:
     """A pass that is under way. `runtime` takes messages; `result` is the end of it."""
 
@@ -48,7 +38,7 @@ class Pass:
         self.lease = lease
         self.loaded = loaded
         self.definition = definition
-        self.runtime = LiveRuntime(lease, loaded, definition.plan, definition.recipes, world)
+        self.runtime = LiveRuntime(lease, loaded, definition, world)
         self._world = world
 
     async def run(self) -> bool:
@@ -130,19 +120,24 @@ class Pass:
 
     async def _interpret(self) -> Json:
         run, plan = self.loaded.run, self.definition.plan
-        scope = Scope.root(self.runtime, run.input, facts(run))
+        scope = Scope.root(self.runtime, self.definition, run.input, facts(run))
         await asyncio.sleep(0)  # a message that aborts the pass is obeyed before anything is done
-        await run_block(plan.root, scope)
-        if plan.workflow.output is not None:
-            try:
-                return scope.render(plan.workflow.output)
-            except ExpressionError as error:
-                raise StepFailed("expression_error", f"output: {error.message} in {error.source[:200]!r}") from None
-        for step in reversed(plan.root.steps):
-            record = scope.records.get(step.id)
-            if record is not None and record.outcome.status == "completed":
-                return record.outcome.value
-        return None
+        try:
+            return (await scope.run_all())[0]
+        except StepFailed as failure:
+            if plan.on_failure is not None:
+                await self._after_failure(plan.on_failure, scope, failure)
+            raise
+
+    async def _after_failure(self, block: BlockPlan, scope: Scope, failure: StepFailed) -> None:
+        """Run the workflow's `on_failure` steps; the run has failed whatever they do, but their failure is told too."""
+        try:
+            await run_block(block, scope.after_failure(failure))
+        except Ended:
+            return
+        except StepFailed as second:
+            detail = failure.detail if isinstance(failure.detail, dict) else {}
+            failure.detail = detail | {"on_failure": second.record()}
 
     def _last_entries(self, verdict: Verdict) -> list[Any]:
         """Steps that were cut off, then the entry that closes the journal."""

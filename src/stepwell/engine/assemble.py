@@ -21,6 +21,7 @@ from stepwell.engine.tool_performer import ToolPerformer
 from stepwell.errors import DefinitionError, Problem
 from stepwell.interpreter.effect import KnowledgeRead, KnowledgeWrite, ModelCall, Notify, ToolCall
 from stepwell.library.recipes import FileRecipes
+from stepwell.library.workflows import workflow_file
 from stepwell.stores.knowledge_sqlite import SqliteKnowledge
 from stepwell.stores.sqlite import SqliteRunStore
 
@@ -55,6 +56,7 @@ async def assemble(
         tools=registered,
         knowledge=knowledge,
         recipes_beside=lambda path: FileRecipes(path, settings.recipes),
+        workflow_file=lambda name, beside: workflow_file(name, beside, settings.workflows),
         tool_files=tool_files,
         models=answering,
         closing=[model.aclose for model in models.values()] + [embedder.aclose],
@@ -74,6 +76,6 @@ def _model(model: ModelSettings, settings: Settings) -> EmbeddedText | OpenAICom
     if model.provider == "anthropic":
         raise DefinitionError([
             Problem("error", "not_performed", f"model {model.name}: the provider anthropic is not performed by this version",
-                    "use an OpenAI-compatible endpoint: provider = \"openai\" with base_url")
+                    'use an OpenAI-compatible endpoint: provider = "openai" with base_url')
         ])  # fmt: skip
     return OpenAICompatible(model.name, model.base_url, model.model, api_key=model.api_key.reveal())

@@ -1,55 +1,77 @@
-"""Bundles: what a run pins, that is its definition and the recipes it uses, stored under one digest.
+"""Bundles: what a run pins, that is its definition, its recipes and its sub-workflows, stored under one digest.
 
 The law of the file: a bundle is never changed; publishing or editing anything later cannot touch a run that has one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.compile import compile_workflow
 from stepwell.definition.load import from_data
 from stepwell.definition.recipe import RecipeDefinition
-from stepwell.engine.advance import Definition
+from stepwell.errors import DefinitionError, NotFound, StepFailed
+from stepwell.interpreter.definition import Definition
 from stepwell.journal.entry import decode, encode
 from stepwell.kinds import discover
 
 if TYPE_CHECKING:
     from stepwell.definition.load import LoadedWorkflow
-    from stepwell.ports import Run, RunStore
+    from stepwell.engine.parts import Parts
 
 Json: TypeAlias = Any
+KEPT = 256
+"""Compiled definitions that are kept at once."""
 
 
 class Bundles:
     """Stored definitions, compiled once per digest."""
 
-    def __init__(self, store: RunStore) -> None:
-        self._store = store
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._store = parts.store
         self._compiled: dict[tuple[str, str], Definition] = {}
-        self._stored: set[tuple[str, str]] = set()
+        self._stored: dict[tuple[str, str], None] = {}
 
-    async def store(self, account: str, loaded: LoadedWorkflow, recipes: Mapping[str, RecipeDefinition]) -> str:
-        """Keep a workflow with its recipes, by the names steps call them; returns the digest."""
-        pinned = {name: recipes[name].model_dump(mode="json", exclude_unset=True) for name in sorted(recipes)}
-        digest = sha256(encode([loaded.digest, pinned])).hexdigest()
+    async def store(self, account: str, loaded: LoadedWorkflow) -> str:
+        """Keep a workflow with what it names; returns the digest. Raises NotFound, DefinitionError."""
+        recipes = {
+            name: recipe.model_dump(mode="json", exclude_unset=True)
+            for name, recipe in self._parts.recipes_of(loaded).items()
+        }
+        children = {name: await self.store(account, child) for name, child in self._parts.children_of(loaded).items()}
+        digest = sha256(encode([loaded.digest, recipes, children])).hexdigest()
         if (account, digest) not in self._stored:
-            body = {"workflow": loaded.data, "recipes": pinned, "file": loaded.file}
+            body = {"workflow": loaded.data, "recipes": recipes, "workflows": children, "file": loaded.file}
             await self._store.put_definition(account, digest, encode(body))
-            self._stored.add((account, digest))
+            _keep(self._stored, (account, digest), None)
         return digest
 
-    async def definition(self, run: Run) -> Definition:
-        """What a run pinned. Raises NotFound."""
-        key = (run.account, run.definition)
+    async def get(self, account: str, digest: str) -> Definition:
+        """A stored definition, compiled. Raises NotFound."""
+        key = (account, digest)
         if key not in self._compiled:
-            body = decode(await self._store.definition(*key))
+            body = decode(await self._store.definition(account, digest))
             workflow = from_data(body["workflow"], discover())
             recipes = {
                 name: RecipeDefinition.model_validate(data, context={"names": frozenset({"input"})})
                 for name, data in body["recipes"].items()
             }
-            self._compiled[key] = Definition(compile_workflow(workflow, run.definition), recipes)
+            plan = compile_workflow(workflow, digest)
+            _keep(self._compiled, key, Definition(plan, recipes, body["workflows"], body["file"]))
         return self._compiled[key]
+
+    async def resolve(self, account: str, name: str, file: str) -> str:
+        """The digest of a workflow named at run time, stored now. Raises StepFailed."""
+        try:
+            return await self.store(account, self._parts.child(name, Path(file or ".")))
+        except (NotFound, DefinitionError) as error:
+            raise StepFailed("not_found", f"workflow {name!r}: {error}") from None
+
+
+def _keep(cache: dict[Any, Any], key: tuple[str, str], value: Any) -> None:
+    while len(cache) >= KEPT:
+        del cache[next(iter(cache))]
+    cache[key] = value

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,6 +22,7 @@ from stepwell.engine.events import Event, Listeners
 from stepwell.engine.preflight import Preflight
 from stepwell.engine.worker import Worker
 from stepwell.errors import Conflict, InputError, NotFound, Problem
+from stepwell.interpreter.normalise import normalise
 from stepwell.journal.view import RunTree, build
 from stepwell.ports import FINAL, Message, NewRun, Run, RunStore, Wait
 
@@ -69,9 +70,10 @@ class Engine:
         self._parts = parts
         self._store: RunStore = parts.store
         self._listeners: Listeners = parts.world.listeners
-        self._bundles = Bundles(parts.store)
+        self._bundles = Bundles(parts)
         name = f"{os.getpid()}-{secrets.token_hex(4)}"
-        self._worker = Worker(name, parts.world, self._bundles.definition, serves=serves)
+        world = replace(parts.world, definitions=self._bundles)
+        self._worker = Worker(name, world, serves=serves)
         self._preflight = Preflight(parts)
 
     async def open(self) -> None:
@@ -100,7 +102,7 @@ class Engine:
         filled, problems = await self._preflight.check(loaded, value)
         if any(problem.severity == "error" for problem in problems):
             raise InputError(problems)
-        digest = await self._bundles.store(ACCOUNT, loaded, self._parts.recipes_of(loaded))
+        digest = await self._bundles.store(ACCOUNT, loaded)
         new = NewRun(
             id=new_id(),
             account=ACCOUNT,
@@ -174,7 +176,7 @@ class Engine:
         entries = await self._store.history(ACCOUNT, run_id)
         waits = await self._store.waits(ACCOUNT, run_id=run_id, pending_only=False)
         try:
-            workflow = (await self._bundles.definition(run)).plan.workflow
+            workflow = (await self._bundles.get(ACCOUNT, run.definition)).plan.workflow
         except NotFound:
             workflow = None
         return build(run, workflow, entries, waits, fetch=lambda digest: self._store.blob_now(ACCOUNT, digest))
@@ -212,7 +214,7 @@ class Engine:
             data = _checked_form(wait.request["form"], data)
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         body = {"decision": decision, "by": by, "at": at, "comment": comment, "data": data}
-        return await self._store.decide(ACCOUNT, wait_id, body, digest=digest)
+        return await self._store.decide(ACCOUNT, wait_id, normalise(body), digest=digest)
 
     async def served(self) -> bool:
         """Whether a living process carries on any run of this database."""

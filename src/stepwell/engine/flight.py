@@ -18,12 +18,16 @@ if TYPE_CHECKING:
     from stepwell.interpreter.runtime import Attempt
 
 
+LAST_WORD = 0.25
+"""Seconds by which a performer, which keeps the timeout itself, may say more of it than that it passed."""
+
+
 async def fly(
     performer: Performer, effect: Effect, context: CallContext, attempt: Attempt, clock: Callable[[], float]
 ) -> None:
     """Perform an effect within `context.timeout` seconds and put the result, or the failure, into `attempt`."""
     try:
-        async with asyncio.timeout(context.timeout):
+        async with asyncio.timeout(context.timeout + LAST_WORD):
             performed = await performer(effect, context)
         attempt.value, attempt.text = normalised_json(performed.value)
         attempt.meta, attempt.outgoing = performed.meta, performed.outgoing

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from stepwell.definition.load import load_file
 from stepwell.definition.step import NoRecipes, Recipes, walk
+from stepwell.errors import DefinitionError, NotFound, Problem
 from stepwell.kinds import discover
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from stepwell.definition.recipe import RecipeDefinition
     from stepwell.engine.runtime import World
     from stepwell.library.recipes import FoundRecipe
-    from stepwell.errors import Problem
     from stepwell.ports import KnowledgeStore, RunStore, Tools
 
 Json: TypeAlias = Any
@@ -39,6 +39,11 @@ class Models(Protocol):
         """Why a step with this choice of model and this task could not be performed."""
 
 
+def no_workflow(name: str, beside: Path) -> Path:
+    """Where nothing is looked for, nothing is found."""
+    raise NotFound(f"there is no workflow {name!r} beside {beside}")
+
+
 @dataclass(slots=True)
 class Parts:
     """Everything that an engine stands on."""
@@ -49,6 +54,8 @@ class Parts:
     knowledge: KnowledgeStore
     recipes_beside: Callable[[Path], RecipeFinder | NoRecipes] = lambda _: NoRecipes()
     """Recipes that a workflow file sees."""
+    workflow_file: Callable[[str, Path], Path] = no_workflow
+    """Where the workflow of a name is, for a file that names it. Raises NotFound."""
     tool_files: tuple[Path, ...] = ()
     models: Models | None = None
     closing: list[Callable[[], Any]] = field(default_factory=list)
@@ -65,6 +72,33 @@ class Parts:
         return (
             {name: finder.find(name).definition for name in sorted(names)} if not isinstance(finder, NoRecipes) else {}
         )
+
+    def children_of(self, loaded: LoadedWorkflow) -> dict[str, LoadedWorkflow]:
+        """The sub-workflows that a workflow names for certain, by the names it calls them.
+
+        Raises NotFound, and DefinitionError also for workflows that call each other in a circle.
+        """
+        return self._children(loaded, (loaded.workflow.workflow,))
+
+    def _children(self, loaded: LoadedWorkflow, chain: tuple[str, ...]) -> dict[str, LoadedWorkflow]:
+        found: dict[str, LoadedWorkflow] = {}
+        for step in walk(loaded.workflow.steps):
+            name = getattr(step, "workflow", None)
+            if step.type != "sub_workflow" or name is None or not name.compiled.is_constant:
+                continue
+            child = self.child(name.source, Path(loaded.file or "."))
+            called = child.workflow.workflow
+            if called in chain:
+                circle = " > ".join((*chain[chain.index(called) :], called))
+                raise DefinitionError([Problem("error", "recursion", f"workflows call each other in a circle: {circle}",
+                                               "a workflow named by a template may; it is bounded by depth", loaded.file)])  # fmt: skip
+            self._children(child, (*chain, called))
+            found[name.source] = child
+        return found
+
+    def child(self, name: str, beside: Path) -> LoadedWorkflow:
+        """The workflow `id` or `id@version` that a workflow file sees. Raises NotFound, DefinitionError."""
+        return self.load(self.workflow_file(name, beside))
 
     async def close(self) -> None:
         for close in reversed(self.closing):

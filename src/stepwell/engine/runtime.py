@@ -11,11 +11,11 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from stepwell.engine.events import Event
-from stepwell.engine.performer import CallContext, Performer
 from stepwell.engine.flight import fly
+from stepwell.engine.performer import CallContext, Performer
 from stepwell.errors import StepFailed
 from stepwell.interpreter.interruption import Abort, Pause, RunCancelled, RunTimedOut, Withdrawn
 from stepwell.interpreter.runtime import Attempt
@@ -24,9 +24,9 @@ from stepwell.journal.entry import Body, Draft, Entry, Outcome, outcome_of
 from stepwell.ports import Batch, Lease, Loaded, Message, Outgoing, Tools, Wait
 
 if TYPE_CHECKING:
-    from stepwell.definition.compile import Plan, StepPlan
-    from stepwell.definition.recipe import RecipeDefinition
+    from stepwell.definition.compile import StepPlan
     from stepwell.engine.events import Listeners
+    from stepwell.interpreter.definition import Definition
     from stepwell.interpreter.effect import Effect
     from stepwell.ports import RunStore
 
@@ -48,6 +48,16 @@ _EVENTS = {
 }
 
 
+class Definitions(Protocol):
+    """Stored definitions, compiled."""
+
+    async def get(self, account: str, digest: str) -> Definition:
+        """Raises NotFound."""
+
+    async def resolve(self, account: str, name: str, file: str) -> str:
+        """The digest of a workflow named at run time, stored now. Raises StepFailed."""
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """What a pass may touch: the store, performers by effect type, tools and listeners."""
@@ -56,17 +66,15 @@ class World:
     performers: Mapping[type[Effect], Performer]
     tools: Tools
     listeners: Listeners
+    definitions: Definitions | None = None
 
 
 class LiveRuntime:
     """The interpreter's runtime over a store. One instance is one pass of one run."""
 
-    def __init__(
-        self, lease: Lease, loaded: Loaded, plan: Plan, recipes: dict[str, RecipeDefinition], world: World
-    ) -> None:
+    def __init__(self, lease: Lease, loaded: Loaded, definition: Definition, world: World) -> None:
         run = loaded.run
         self.run_id = run.id
-        self.recipes = recipes
         self.seen = 0
         self.usage: dict[str, Json] = dict(run.usage)
         self.aborted: Abort | None = None
@@ -77,7 +85,7 @@ class LiveRuntime:
         """Paths handed to the store and not acknowledged: after an abort nobody knows here whether they are written."""
         self._run = run
         self._lease = lease
-        self._plan = plan
+        self._plan = definition.plan
         self._world = world
         self._store = world.store
         self._loop = asyncio.get_running_loop()
@@ -153,6 +161,15 @@ class LiveRuntime:
         self._causes[said["block"]] = (bare.rpartition("/")[2], cause)
         for path in said["stale"]:
             self._rounds[path] = self._rounds.get(path, 1) + 1
+
+    async def definition(self, digest: str) -> Definition:
+        assert self._world.definitions is not None
+        return await self._world.definitions.get(self._run.account, digest)
+
+    async def resolve(self, name: str, file: str) -> str:
+        if self._world.definitions is None:
+            raise StepFailed("not_found", f"there is no workflow {name!r}")
+        return await self._world.definitions.resolve(self._run.account, name, file)
 
     def tool_is_idempotent(self, tool: str) -> bool:
         known = self._world.tools.get(tool)
@@ -425,9 +442,7 @@ class LiveRuntime:
 
     def unfinished(self) -> dict[str, tuple[float, int]]:
         """Steps that were being performed when the pass was aborted, or that wait: when they began, which attempt."""
-        found = {
-            path: (attempt.started, attempt.number) for path, attempt in self._cut if self.recall(path) is None
-        }
+        found = {path: (attempt.started, attempt.number) for path, attempt in self._cut if self.recall(path) is None}
         for place, wait in self._open.items():
             path = place.partition("/~")[0]
             if self.recall(path) is None and self.recall(paths.wait(place)) is None:

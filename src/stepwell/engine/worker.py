@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stepwell.engine.advance import Definition, Parked, Pass
+from stepwell.engine.advance import Parked, Pass
 from stepwell.errors import StepwellError, Unavailable
 from stepwell.interpreter.interruption import LeaseLost
 
 if TYPE_CHECKING:
     from stepwell.engine.runtime import World
+    from stepwell.interpreter.definition import Definition
     from stepwell.ports import Lease, Run
 
 TTL = 15.0
@@ -33,19 +34,10 @@ log = logging.getLogger("stepwell.worker")
 class Worker:
     """Carries runs on in this process."""
 
-    def __init__(
-        self,
-        name: str,
-        world: World,
-        definition: Callable[[Run], Awaitable[Definition]],
-        *,
-        serves: bool,
-        capacity: int = 500,
-    ) -> None:
+    def __init__(self, name: str, world: World, *, serves: bool, capacity: int = 500) -> None:
         self.name = name
         self._world = world
         self._store = world.store
-        self._definition = definition
         self._serves = serves
         self._capacity = capacity
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -121,13 +113,17 @@ class Worker:
         """Pass after pass until the lease is given back."""
         while True:
             loaded = await self._store.load(lease)
-            current = Pass(lease, loaded, await self._definition(loaded.run), self._world)
+            current = Pass(lease, loaded, await self._pinned(loaded.run), self._world)
             self._passes[lease.run_id] = current
             try:
                 if await current.run():
                     return
             except LeaseLost:
                 raise Unavailable(f"run {lease.run_id} is carried on by another worker now") from None
+
+    async def _pinned(self, run: Run) -> Definition:
+        assert self._world.definitions is not None
+        return await self._world.definitions.get(run.account, run.definition)
 
     async def _sweep(self) -> None:
         """Bring messages to running passes, and take up runs that are due."""

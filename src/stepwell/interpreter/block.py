@@ -83,7 +83,10 @@ def _path(plan: StepPlan, scope: Scope) -> str:
 
 
 async def visit(plan: StepPlan, scope: Scope) -> Outcome:
-    """Bring one step to its end, or read how it ended, and make it visible. Raises StepFailed if the block must fail."""
+    """Bring one step to its end, or read how it ended, and make it visible.
+
+    Raises StepFailed if the block must fail, Ended at an `end` step.
+    """
     path = _path(plan, scope)
     here = scope.at(plan, path)
     outcome = scope.runtime.recall(path)
@@ -133,9 +136,7 @@ async def _run(plan: StepPlan, here: Scope) -> Outcome:
 
 async def _bounded(limit: float, step: RunnableStep, here: Scope) -> Outcome:
     """Run a container within so many seconds of active time, counted from when it began, across passes."""
-    begun = here.runtime.recall(paths.start(here.path))
-    spent = here.runtime.active() - begun.active if begun is not None else 0.0
-    outcome = await within(here, step.run(here), limit - spent)
+    outcome = await within(here, step.run(here), limit - here.spent_active())
     if outcome is None:
         raise StepFailed("timeout", f"{step.id} was active for {limit:g} s, its timeout")
     return outcome

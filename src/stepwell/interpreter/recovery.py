@@ -35,7 +35,9 @@ async def recover(scope: Scope, failure: StepFailed) -> Outcome:
             return await scope.fail(failure, default=default, reason={"type": "continued"})
         case "goto" if rule is not None and rule.goto is not None:
             if scope.runtime.rewinds_by(paths.bare(scope.path)) < rule.max_rounds:
-                raise Rewind(rule.goto, scope.path, scope.failure(failure, reason={"type": "goto", "target": rule.goto}))
+                raise Rewind(
+                    rule.goto, scope.path, scope.failure(failure, reason={"type": "goto", "target": rule.goto})
+                )
     return await scope.fail(failure)
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from stepwell.definition.compile import StepPlan
-    from stepwell.definition.recipe import RecipeDefinition
     from stepwell.errors import StepFailed
+    from stepwell.interpreter.definition import Definition
     from stepwell.interpreter.effect import Effect
     from stepwell.journal.entry import Draft, Outcome
 
@@ -39,7 +39,12 @@ class Runtime(Protocol):
     """What the interpreter may ask of the world."""
 
     run_id: str
-    recipes: dict[str, RecipeDefinition]
+
+    async def definition(self, digest: str) -> Definition:
+        """A stored definition. Raises NotFound."""
+
+    async def resolve(self, name: str, file: str) -> str:
+        """The digest of the workflow that `name` means for a definition from `file`. Raises StepFailed (not_found)."""
 
     def recall(self, path: str) -> Outcome | None:
         """What is recorded under a path."""

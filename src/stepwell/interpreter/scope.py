@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.fields import Expression, Template, Value
+from stepwell.definition.schemas import problems_of, with_defaults
 from stepwell.errors import StepFailed
 from stepwell.expressions import ExpressionError
 from stepwell.interpreter.frame import Outputs, Record, Records
@@ -16,29 +17,37 @@ from stepwell.journal import path as paths
 from stepwell.journal.entry import Body, Draft, Outcome
 
 if TYPE_CHECKING:
-    from stepwell.definition.compile import StepPlan
+    from stepwell.definition.compile import BlockPlan, StepPlan
     from stepwell.definition.step import Location
+    from stepwell.interpreter.definition import Definition
     from stepwell.interpreter.recipes import PinnedRecipe
     from stepwell.interpreter.runtime import Attempt, Runtime
 
 Json: TypeAlias = Any
+DEEPEST = 8
+"""Workflows that may call each other, one inside the other."""
 
 
 class Scope:
     """The place of one step, iteration or branch. `context` is what expressions see."""
 
-    __slots__ = ("context", "exports", "opened", "outputs", "path", "plan", "records", "runtime", "spent")
+    __slots__ = (
+        "chain", "context", "definition", "exports", "opened", "outputs", "path", "plan", "records", "runtime", "spent",
+    )  # fmt: skip
+    runtime: Runtime
+    definition: Definition
+    chain: tuple[str, ...]
+    """Ids of the workflows that called each other down to here."""
 
     def __init__(
         self,
-        runtime: Runtime,
+        around: Scope | None,
         path: str,
         plan: StepPlan | None,
         context: dict[str, Json],
         outputs: Outputs,
         records: Records,
     ) -> None:
-        self.runtime = runtime
         self.path = path
         self.plan = plan
         self.context = context
@@ -47,24 +56,47 @@ class Scope:
         self.exports: tuple[str, ...] = plan.exports if plan else ()
         self.opened = 0.0
         self.spent: Attempt | None = None
+        if around is not None:
+            self.runtime = around.runtime
+            self.definition = around.definition
+            self.chain = around.chain
 
     @classmethod
-    def root(cls, runtime: Runtime, workflow_input: Json, run: dict[str, Json]) -> Scope:
+    def root(cls, runtime: Runtime, definition: Definition, workflow_input: Json, run: dict[str, Json]) -> Scope:
         """The scope of a whole run."""
+        return cls._whole(runtime, definition, (definition.plan.workflow.workflow,), paths.ROOT, workflow_input, run)
+
+    @classmethod
+    def _whole(
+        cls,
+        runtime: Runtime,
+        definition: Definition,
+        chain: tuple[str, ...],
+        path: str,
+        workflow_input: Json,
+        run: dict[str, Json],
+    ) -> Scope:
         outputs, records = Outputs(), Records()
         context = {"workflow_input": workflow_input, "step": outputs, "steps": records, "run": run}
-        return cls(runtime, paths.ROOT, None, context, outputs, records)
+        scope = cls(None, path, None, context, outputs, records)
+        scope.runtime, scope.definition, scope.chain = runtime, definition, chain
+        return scope
 
     def at(self, plan: StepPlan, path: str) -> Scope:
         """The scope of a step: same sight, its own place."""
-        return Scope(self.runtime, path, plan, self.context, self.outputs, self.records)
+        return Scope(self, path, plan, self.context, self.outputs, self.records)
 
     def branch(self, name: str, where: Location) -> Scope:
         """The scope of a branch: what its steps bind is visible after the container."""
         assert self.plan is not None
-        inner = Scope(self.runtime, f"{self.path}/{name}", self.plan, self.context, self.outputs, self.records)
+        inner = Scope(self, f"{self.path}/{name}", self.plan, self.context, self.outputs, self.records)
         inner.exports = self.plan.blocks[where].exports
         return inner
+
+    def after_failure(self, failure: StepFailed) -> Scope:
+        """The scope of the steps that run once the run has failed; their ids are unique with those of all others."""
+        context = self.context | {"error": failure.record()}
+        return Scope(self, self.path, None, context, self.outputs, self.records)
 
     def iteration(self, index: int, item: Json, length: int, name: str | None, *, previous: Json = None) -> Scope:
         """The scope of one iteration: its own bindings, linked to what is visible around the loop."""
@@ -82,9 +114,56 @@ class Scope:
         context = outer | {"step": outputs, "steps": records, "loop_item": item, "loop": loop}
         if name:
             context[name] = item
-        inner = Scope(self.runtime, f"{self.path}/{index}", self.plan, context, outputs, records)
+        inner = Scope(self, f"{self.path}/{index}", self.plan, context, outputs, records)
         inner.exports = ()
         return inner
+
+    async def child(self, name: str, inputs: dict[str, Json]) -> Scope:
+        """The scope of a sub-workflow: its own input and sight, its definition pinned when the step begins.
+
+        Raises StepFailed: not_found, depth_exceeded, validation_error.
+        """
+        begun = self.runtime.recall(paths.start(self.path))
+        if begun is None:
+            digest = self.definition.workflows.get(name) or await self.runtime.resolve(name, self.definition.file)
+            definition = await self.runtime.definition(digest)
+            filled = self._input_of(definition, inputs)
+            begun_value = self.begin(lambda: {"digest": digest, "input": filled})
+        else:
+            begun_value = self.begin(dict)
+            definition = await self.runtime.definition(begun_value["digest"])
+        called = definition.plan.workflow.workflow
+        chain = (*self.chain, called)
+        if len(chain) > DEEPEST:
+            shown = " > ".join(chain)
+            raise StepFailed("depth_exceeded", f"workflows call each other more than {DEEPEST} deep: {shown}")
+        run = self.context["run"] | {"workflow": called}
+        return self._whole(self.runtime, definition, chain, self.path, begun_value["input"], run)
+
+    def _input_of(self, definition: Definition, inputs: dict[str, Json]) -> Json:
+        schema = definition.plan.workflow.input
+        filled = with_defaults(schema, inputs)
+        for problem in problems_of(schema, filled) if schema else ():
+            raise StepFailed("validation_error", f"input of {definition.plan.workflow.workflow}: {problem}")
+        return filled
+
+    def spent_active(self) -> float:
+        """Active seconds since this place began, across passes."""
+        begun = self.runtime.recall(paths.start(self.path))
+        return self.runtime.active() - begun.active if begun is not None else 0.0
+
+    async def run_all(self) -> list[Json]:
+        """Run the whole definition here; the one element is its output. Raises StepFailed, Ended."""
+        from stepwell.interpreter.block import run_block
+
+        plan = self.definition.plan
+        await run_block(plan.root, self)
+        if plan.workflow.output is not None:
+            try:
+                return [self.render(plan.workflow.output)]
+            except ExpressionError as error:
+                raise StepFailed("expression_error", f"output: {error.message} in {error.source[:200]!r}") from None
+        return [_last_output(plan.root, self.records)]
 
     # ── reading ──
 
@@ -109,7 +188,7 @@ class Scope:
         """The recipe that the run pinned under this name."""
         from stepwell.interpreter.recipes import PinnedRecipe
 
-        return PinnedRecipe(name, self.runtime.recipes[name])
+        return PinnedRecipe(name, self.definition.recipes[name])
 
     def tool_is_idempotent(self, tool: str) -> bool:
         return self.runtime.tool_is_idempotent(tool)
@@ -127,11 +206,7 @@ class Scope:
     def last_output(self, where: Location) -> Json:
         """The output of the last step of a block, in written order, that completed; null if none did."""
         assert self.plan is not None
-        for plan in reversed(self.plan.blocks[where].steps):
-            record = self.records.get(plan.id)  # this very frame, not one around it
-            if record is not None and record.outcome.status == "completed":
-                return record.outcome.value
-        return None
+        return _last_output(self.plan.blocks[where], self.records)
 
     # ── going on ──
 
@@ -323,6 +398,14 @@ class Scope:
             self.records[step] = Record(outcome)
             if outcome.has_value:
                 self.outputs[step] = outcome.value
+
+
+def _last_output(block: BlockPlan, records: Records) -> Json:
+    for plan in reversed(block.steps):
+        record = records.get(plan.id)  # of this very frame, not one around it
+        if record is not None and record.outcome.status == "completed":
+            return record.outcome.value
+    return None
 
 
 def as_text(value: Json) -> str:

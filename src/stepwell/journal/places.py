@@ -62,8 +62,11 @@ class Places:
     def __init__(self, workflow: Workflow | None) -> None:
         self._known = workflow is not None
         steps: Sequence[Step] = workflow.steps if workflow is not None else ()
+        whole = Shape.of([Block((), tuple(steps))])
+        if workflow is not None and workflow.on_failure is not None:  # not expected of a run that does not fail
+            whole.steps.update({step.id: step for step in workflow.on_failure.steps})
         self._shapes: dict[int, Shape] = {}
-        self._at: dict[str, Place] = {"": Place(shape=Shape.of([Block((), tuple(steps))]))}
+        self._at: dict[str, Place] = {"": Place(shape=whole)}
 
     def at(self, path: str) -> Place:
         """The place at `path`; one that the definition does not have is a step of unknown type."""

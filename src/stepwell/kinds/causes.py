@@ -17,7 +17,9 @@ def failed_inside(failures: Sequence[tuple[str | int, Outcome]], part: str) -> S
          "message": (outcome.error or {}).get("message")}
         for name, outcome in failures
     ]  # fmt: skip
-    failure = StepFailed(error["kind"], error["message"], retryable=error.get("retryable", False), detail={"causes": causes})
+    failure = StepFailed(
+        error["kind"], error["message"], retryable=error.get("retryable", False), detail={"causes": causes}
+    )
     failure.path = error.get("path", "")
     failure.order = first.order
     return failure

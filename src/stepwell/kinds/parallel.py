@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from stepwell.definition.fields import Duration, Json, StepId
 from stepwell.definition.policy import RetryPolicy
@@ -43,6 +44,16 @@ class Parallel(Control):
     timeout: Duration | None = None
     retry: RetryPolicy | None = None
 
+    @model_validator(mode="after")
+    def _a_quorum_can_be_reached(self) -> Self:
+        if isinstance(self.mode, dict) and not 1 <= self.mode.get("quorum", 0) <= len(self.branches):
+            raise PydanticCustomError(
+                "quorum",
+                "a quorum lies between 1 and the number of branches, {count}",
+                {"count": len(self.branches), "hint": "write mode: {quorum: 2}", "at": "mode"},
+            )
+        return self
+
     def blocks(self) -> Iterable[Block]:
         return [Block(("branches", name), steps, segment=name, certain=True) for name, steps in self.branches.items()]
 
@@ -79,7 +90,10 @@ class Parallel(Control):
 
     async def _race(self, scope: Scope) -> Outcome:
         total = len(self.branches)
-        needed = {"fail_fast": total, "first_success": 1}.get(str(self.mode), 0) or int(dict(self.mode)["quorum"])
+        if isinstance(self.mode, dict):
+            needed = self.mode["quorum"]
+        else:
+            needed = 1 if self.mode == "first_success" else total
         blocks = {name: ("branches", name) for name in self.branches}
         race = Race(scope, blocks, Rule(needed, total - needed + 1), self.concurrency or total)
         settled = await race.run()

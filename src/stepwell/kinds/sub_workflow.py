@@ -1,18 +1,26 @@
-"""Run another workflow and wait for it (understood and checked; not performed by this version)."""
+"""Run another workflow inside this run, and wait for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from stepwell.definition.fields import Duration, Template, Value
 from stepwell.definition.policy import RetryPolicy
-from stepwell.definition.step import Location
+from stepwell.errors import StepFailed
+from stepwell.interpreter.interruption import Ended
 from stepwell.interpreter.kind import Control
+from stepwell.interpreter.settle import within
+
+if TYPE_CHECKING:
+    from stepwell.interpreter.scope import Scope
+    from stepwell.journal.entry import Outcome
 
 
 class SubWorkflow(Control):
-    """Runs a workflow (`id`, or `id@version`) inside this run; the output is its output."""
+    """Runs a workflow (`id`, or `id@version`; it may be a template); the output is its output.
+
+    Its steps, approvals and costs are part of this run; it sees its own input alone, and has its own defaults.
+    """
 
     type: Literal["sub_workflow"]
     workflow: Template
@@ -20,5 +28,30 @@ class SubWorkflow(Control):
     timeout: Duration | None = None
     retry: RetryPolicy | None = None
 
-    def unperformed(self) -> Iterable[tuple[Location, str]]:
-        yield ("type",), "sub-workflows"
+    async def run(self, scope: Scope) -> Outcome:
+        name = scope.text(self.workflow)
+        inner = await scope.child(name, {key: scope.render(value) for key, value in self.inputs.items()})
+        plan = inner.definition.plan
+        try:
+            done = await within(inner, inner.run_all(), plan.workflow.timeout - inner.spent_active())
+        except StepFailed as failure:
+            raise _failed(name, failure) from None
+        except Ended as end:
+            if end.status == "completed":
+                return scope.complete(end.output)
+            raise _failed(name, StepFailed("ended", end.message or "an end step says failed")) from None
+        if done is None:
+            limit = plan.workflow.timeout
+            raise _failed(name, StepFailed("timeout", f"{name} was active for {limit:g} s, its timeout"))
+        return scope.complete(done[0])
+
+
+def _failed(name: str, failure: StepFailed) -> StepFailed:
+    if failure.kind == "depth_exceeded":
+        return failure
+    outer = StepFailed(
+        "child_failed", f"{name}: {failure.kind}: {failure.message}", retryable=failure.retryable,
+        detail={"cause": failure.record()},
+    )  # fmt: skip
+    outer.path, outer.order = failure.path, failure.order
+    return outer
