@@ -261,6 +261,13 @@ def test_a_decided_approval_keeps_the_request_and_is_waited_for_no_more() -> Non
     assert view["steps"][0]["input"]["title"] == "Go?"
 
 
+def test_an_approval_is_there_between_its_decision_and_the_pass_that_reads_it() -> None:
+    view = told(Journal(), workflow(GATE), run("pending_approval"), (gate(status="decided"),))
+    assert statuses(view) == {"/gate": "running"}
+    assert view["steps"][0]["started_at"] == instant(T + 1)
+    assert view["waits"] == []
+
+
 def test_a_withdrawn_approval_is_cancelled_and_says_why() -> None:
     reason = {"type": "withdrawn", "message": "branch b failed"}
     of = workflow({"id": "p", "type": "parallel", "branches": {"a": [GATE], "b": [{"id": "t", **TOOL}]}})

@@ -122,7 +122,7 @@ def _told(error: Exception) -> tuple[str, str, int]:
             hint = "`stepwell runs list` and `stepwell approvals list --all` show what there is"
             told = str(error), hint, USAGE
         case errors.Unavailable():
-            hint = "nothing that was recorded is lost; once the cause is gone, try again (`stepwell runs resume RUN` for a run)"
+            hint = "nothing that was recorded is lost; once the cause is gone, try again (`stepwell runs resume`)"
             told = str(error), hint, FAILED
         case errors.StepwellError():
             pass

@@ -78,7 +78,7 @@ def _facts(node: Node, now: float) -> Iterator[tuple[str, str]]:
         if node.retry_at:
             yield f"for {duration(max(0.0, node.retry_at - now))} more", style
         return
-    if node.started and (node.status in {"running", "retrying"} or node.ended):
+    if node.started and node.status != "skipped" and (node.status in {"running", "retrying"} or node.ended):
         yield duration((node.ended or now) - node.started), "dim"
     if node.status == "retrying":
         yield f"attempt {node.attempts + 1} in {duration(max(0.0, node.retry_at - now))}", style

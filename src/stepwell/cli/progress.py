@@ -118,6 +118,7 @@ class Progress:
         node.error = data.get("error")
         node.retry_at = float(data.get("retry_at") or 0.0)
         node.meta = data.get("meta") or node.meta
+        node.parts = data.get("items", node.parts)
         node.note = str(data.get("title") or "") or reason_text(data.get("reason"))
         if node.is_open:
             node.started = node.started or at

@@ -193,7 +193,7 @@ def build(
     told = tell(entries)
     pending = {owner(wait.path): wait for wait in waits if wait.status == "pending"}
     asked = {owner(wait.path): wait for wait in waits}
-    for path in pending:
+    for path in asked:  # also one that is decided, before the pass that reads the decision
         told.setdefault(path, Told())
     builder = _Builder(run, Places(workflow), told, asked, pending, fetch)
     return RunTree(run, builder.steps(), tuple(pending.values()), workflow)
