@@ -10,7 +10,6 @@ import msgspec
 
 from stepwell.errors import Conflict
 from stepwell.journal.entry import Entry
-from stepwell.journal.lease import LeaseLost
 from stepwell.ports import FINAL, Lease, Message, NewRun, Run, Wait
 
 Json: TypeAlias = Any
@@ -75,11 +74,6 @@ class RunRecord:
     def change(self, **fields: Json) -> None:
         """Give the run other values."""
         self.run = replace(self.run, **fields)
-
-    def fence(self, lease: Lease) -> None:
-        """Raises LeaseLost unless the lease is the current one."""
-        if self.run.epoch != lease.epoch:
-            raise LeaseLost(lease.run_id)
 
     def lease(self, owner: str) -> Lease:
         """The lease as of now."""

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from stepwell.errors import AlreadyDecided, Conflict, Gone, NotFound
 from stepwell.journal.entry import Entry
+from stepwell.journal.lease import LeaseLost
 from stepwell.ports import (
     FINAL,
     PARKED,
@@ -61,8 +62,9 @@ class MemoryRunStore:
         return record
 
     def _leased(self, lease: Lease) -> RunRecord:
-        record = self._record(lease.account, lease.run_id)
-        record.fence(lease)
+        record = self._records.get(lease.run_id)
+        if record is None or record.run.epoch != lease.epoch:
+            raise LeaseLost(lease.run_id)
         return record
 
     def _found_wait(self, account: str, wait_id: str) -> tuple[RunRecord, Wait]:
@@ -146,7 +148,7 @@ class MemoryRunStore:
         uptime = self._uptime()
         for lease in leases:
             record = self._records.get(lease.run_id)
-            if record is None or record.run.epoch != lease.epoch:
+            if record is None or not record.owned or record.run.epoch != lease.epoch:
                 lost.append(lease)
             else:
                 record.lease_until = uptime + ttl
@@ -197,16 +199,11 @@ class MemoryRunStore:
 
     async def withdraw(self, lease: Lease, paths: Sequence[str], reason: str) -> list[str]:
         record = self._leased(lease)
-        withdrawn = []
-        for path in paths:
-            waits = [wait for wait in record.waits.values() if wait.path == path]
-            for wait in waits:
-                if wait.status == "pending":
-                    self._close(record, wait, "withdrawn", {"reason": reason})
-            newest = max(waits, key=lambda wait: wait.generation, default=None)
-            if newest is not None and record.waits[path, newest.generation].status == "withdrawn":
-                withdrawn.append(path)
-        return withdrawn
+        for wait in record.pending():
+            if wait.path in paths:
+                self._close(record, wait, "withdrawn", {"reason": reason})
+        newest = {wait.path: wait for wait in sorted(record.waits.values(), key=lambda wait: wait.generation)}
+        return [path for path in paths if path in newest and newest[path].status == "withdrawn"]
 
     async def inbox(self, lease: Lease, after: int) -> list[Message]:
         return self._record(lease.account, lease.run_id).unread(after)
@@ -333,7 +330,7 @@ class MemoryRunStore:
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def changed(self, timeout: float) -> bool:  # noqa: ASYNC109 -- the port calls it so
+    async def changed(self, timeout: float) -> bool:
         """See the port. Each task sees every change once, however the calls of others lie between its own."""
         seen = self._seen.last()
         await self._beats.beyond(seen, timeout)

@@ -194,7 +194,7 @@ class SqliteRunStore:
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def changed(self, timeout: float) -> bool:  # noqa: ASYNC109 -- the port calls it so
+    async def changed(self, timeout: float) -> bool:
         """See the port. Each task sees every change once, however the calls of others lie between its own."""
         loop = asyncio.get_running_loop()
         announcements = self.database.announcements
