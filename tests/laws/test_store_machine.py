@@ -209,7 +209,7 @@ async def answer(store: Any, method: str, *arguments: Any, **named: Any) -> tupl
 
 
 StoresAgree.TestCase.settings = settings(
-    max_examples=30,
+    max_examples=40,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

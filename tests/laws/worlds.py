@@ -12,11 +12,12 @@ from zlib import crc32
 
 from stepwell.definition.compile import compile_workflow
 from stepwell.definition.workflow import Workflow
-from stepwell.engine.advance import Definition, Pass
+from stepwell.engine.advance import Pass
 from stepwell.engine.events import Listeners
 from stepwell.engine.performer import CallContext, Performed
 from stepwell.engine.runtime import World
 from stepwell.errors import StepFailed
+from stepwell.interpreter.definition import Definition
 from stepwell.interpreter.effect import ToolCall
 from stepwell.journal.entry import outcome_of
 from stepwell.journal.path import round_number

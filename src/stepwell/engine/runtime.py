@@ -332,14 +332,15 @@ class LiveRuntime:
             draft.value(message.body)
             found = await self.record(draft, consume=(message.order,))
         elif found.status == "cancelled":
-            raise Withdrawn(str((found.reason or {}).get("message", "")))
+            reason = found.reason or {}
+            raise Withdrawn(str(reason.get("message", "")), str(reason.get("place", "")))
         return found
 
     async def _message(self, path: str, kind: Any, request: Json, deadline: float, on_expire: str) -> Message:
         for prefix, reason in self._closed.items():
             if _within(path, prefix):
-                self._withdrawn(path, reason)
-                raise Withdrawn(reason)
+                self._withdrawn(path, reason, prefix)
+                raise Withdrawn(reason, prefix)
         if path not in self._open:
             await self._open_wait(path, kind, request, deadline, on_expire)
             if (message := self._mail.pop(path, None)) is not None:
@@ -385,13 +386,14 @@ class LiveRuntime:
             return
         for place in await self._store.withdraw(self._lease, inside, reason):
             future = self._waiters.pop(place, None)
-            self._withdrawn(place, reason)
+            self._withdrawn(place, reason, path)
             if future is not None and not future.done():
                 self.enter()
-                future.set_exception(Withdrawn(reason))
+                future.set_exception(Withdrawn(reason, path))
 
-    def _withdrawn(self, path: str, reason: str) -> None:
-        body = Body(status="cancelled", reason={"type": "withdrawn", "message": reason}, ended=self.clock())
+    def _withdrawn(self, path: str, reason: str, place: str) -> None:
+        why = {"type": "withdrawn", "message": reason, "place": place}
+        body = Body(status="cancelled", reason=why, ended=self.clock())
         self.ride(Draft(paths.wait(path), "settled", body))
 
     def deliver(self, message: Message) -> None:

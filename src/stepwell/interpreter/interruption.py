@@ -27,9 +27,11 @@ class Pause(Interruption):
 class Withdrawn(Interruption):
     """What this branch waits for was withdrawn, since its container can no longer complete."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, place: str) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.place = place
+        """The path of that container: it settles the branch, and whatever lies between is left."""
 
 
 class Ended(Interruption):

@@ -77,6 +77,8 @@ class Race:
         except StepFailed as failure:
             draft = inner.failure(failure)
         except Withdrawn as withdrawn:
+            if withdrawn.place != self._scope.path:
+                raise
             draft = inner.draft("cancelled", None, reason={"type": "withdrawn", "message": withdrawn.reason})
         if self._decided:
             return

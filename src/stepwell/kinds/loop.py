@@ -15,6 +15,7 @@ from stepwell.errors import StepFailed
 from stepwell.interpreter.interruption import Withdrawn
 from stepwell.interpreter.kind import Control
 from stepwell.interpreter.settle import settle_pool
+from stepwell.journal import path as paths
 from stepwell.kinds.causes import failed_inside
 
 if TYPE_CHECKING:
@@ -162,6 +163,8 @@ class Loop(Control):
         except StepFailed as failure:
             return await scope.fail(failure)
         except Withdrawn as withdrawn:
+            if withdrawn.place != paths.parent(scope.path):
+                raise
             return scope.give_up(withdrawn.reason)
         return scope.complete(value, meta={"until": done} if done is not None else None)
 

@@ -85,6 +85,8 @@ class Parallel(Control):
                 await scope.withdraw(f"branch {name} failed")
             return outcome
         except Withdrawn as withdrawn:
+            if withdrawn.place != scope.path:
+                raise
             return inner.give_up(withdrawn.reason)
         return inner.complete(inner.last_output(where))
 
