@@ -354,8 +354,8 @@ def test_instants_are_utc_with_milliseconds(seconds: float, text: str | None) ->
     assert instant(seconds) == text
 
 
-def test_a_view_of_thirty_thousand_entries_takes_less_than_two_seconds() -> None:
-    from time import perf_counter
+def test_a_view_of_thirty_thousand_entries_takes_less_than_two_seconds_of_processor_time() -> None:
+    from time import process_time
 
     of = workflow(
         {"id": "l", "type": "loop", "over": "workflow_input.x", "steps": [{"id": "a", **TOOL}, {"id": "b", **TOOL}]}
@@ -363,7 +363,7 @@ def test_a_view_of_thirty_thousand_entries_takes_less_than_two_seconds() -> None
     journal = Journal().add("/l/~start", "started", value={"over": list(range(10_000))})
     for at in range(10_000):
         journal.done(f"/l/{at}/a", at).done(f"/l/{at}/b", at).settled(f"/l/{at}")
-    start = perf_counter()
+    start = process_time()
     view = told(journal, of, run("running"))
     assert len(view["steps"]) == 20_001
-    assert perf_counter() - start < 2
+    assert process_time() - start < 2
