@@ -509,7 +509,9 @@ class LiveRuntime:
             return
         if draft.kind == "started":
             if path.endswith("/~start") and "/@" not in path:
-                self._emit("step_started", path.removesuffix("/~start"), {})
+                said = draft.outcome().value
+                items = len(said["over"]) if isinstance(said, dict) and "over" in said else None
+                self._emit("step_started", path.removesuffix("/~start"), {} if items is None else {"items": items})
             return
         status = body.status or draft.kind
         name = "step_retrying" if "/@" in path else _EVENTS.get(status, status)
