@@ -14,7 +14,6 @@ from stepwell.definition.step import Block, Recipes, Schema, Steps
 from stepwell.errors import StepFailed
 from stepwell.interpreter.interruption import Withdrawn
 from stepwell.interpreter.kind import Control
-from stepwell.interpreter.settle import settle_pool
 from stepwell.journal import path as paths
 from stepwell.kinds.causes import failed_inside
 
@@ -174,6 +173,8 @@ class Loop(Control):
         return {"over": items, "keys": keys} if keys else {"over": items}
 
     async def run(self, scope: Scope) -> Outcome:
+        from stepwell.interpreter.settle import settle_pool  # asyncio is not needed to read a definition
+
         if self.until is not None:
             return await self._run_until(scope)
         items = scope.begin(lambda: self._start(scope))["over"]

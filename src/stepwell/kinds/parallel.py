@@ -14,8 +14,6 @@ from stepwell.definition.step import Block, Recipes, Schema, Steps
 from stepwell.errors import StepFailed
 from stepwell.interpreter.interruption import Withdrawn
 from stepwell.interpreter.kind import Control
-from stepwell.interpreter.race import Race, Rule
-from stepwell.interpreter.settle import settle_pool
 from stepwell.kinds.causes import failed_inside
 
 if TYPE_CHECKING:
@@ -91,6 +89,8 @@ class Parallel(Control):
         return inner.complete(inner.last_output(where))
 
     async def _race(self, scope: Scope) -> Outcome:
+        from stepwell.interpreter.race import Race, Rule
+
         total = len(self.branches)
         if isinstance(self.mode, dict):
             needed = self.mode["quorum"]
@@ -106,6 +106,8 @@ class Parallel(Control):
         return scope.complete(gathered(settled))
 
     async def run(self, scope: Scope) -> Outcome:
+        from stepwell.interpreter.settle import settle_pool  # asyncio is not needed to read a definition
+
         scope.begin(dict)
         if self.mode != "all_settled":
             return await self._race(scope)

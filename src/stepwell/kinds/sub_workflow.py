@@ -9,7 +9,6 @@ from stepwell.definition.policy import RetryPolicy
 from stepwell.errors import StepFailed
 from stepwell.interpreter.interruption import Ended
 from stepwell.interpreter.kind import Control
-from stepwell.interpreter.settle import within
 
 if TYPE_CHECKING:
     from stepwell.interpreter.scope import Scope
@@ -29,6 +28,8 @@ class SubWorkflow(Control):
     retry: RetryPolicy | None = None
 
     async def run(self, scope: Scope) -> Outcome:
+        from stepwell.interpreter.settle import within  # asyncio is not needed to read a definition
+
         name = scope.text(self.workflow)
         inner = await scope.child(name, {key: scope.render(value) for key, value in self.inputs.items()})
         plan = inner.definition.plan
