@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepwell.engine.advance import Parked, Pass
@@ -21,21 +22,30 @@ if TYPE_CHECKING:
     from stepwell.interpreter.definition import Definition
     from stepwell.ports import Lease, Run
 
-TTL = 15.0
-"""Seconds a lease lives without being renewed."""
-RENEW = 5.0
 GRACE = 3.0
 """Seconds that steps in flight get to end when their run is cancelled or the worker stops."""
-SWEEP = 5.0
 
 log = logging.getLogger("stepwell.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How long leases live without being renewed, and how often they are renewed and due runs looked for (seconds)."""
+
+    ttl: float = 15.0
+    renew: float = 5.0
+    sweep: float = 5.0
+
+
+USUAL = Rhythm()
 
 
 class Worker:
     """Carries runs on in this process."""
 
-    def __init__(self, name: str, world: World, *, serves: bool, capacity: int = 500) -> None:
+    def __init__(self, name: str, world: World, *, serves: bool, capacity: int = 500, rhythm: Rhythm = USUAL) -> None:
         self.name = name
+        self._rhythm = rhythm
         self._world = world
         self._store = world.store
         self._serves = serves
@@ -48,7 +58,7 @@ class Worker:
 
     async def open(self) -> None:
         """Begin to sweep, renew and listen."""
-        await self._store.heartbeat(self.name, serves=self._serves, ttl=TTL)
+        await self._store.heartbeat(self.name, serves=self._serves, ttl=self._rhythm.ttl)
         self._background = [asyncio.create_task(self._sweep()), asyncio.create_task(self._renew())]
 
     async def close(self, drain: float = 10.0) -> None:
@@ -77,7 +87,7 @@ class Worker:
         """Claim a run and carry it on; None if it cannot be had (owned by a living worker, final, or not due)."""
         if run_id in self._tasks:
             return self._tasks[run_id]
-        for lease in await self._store.claim(self.name, TTL, run_id=run_id, due_only=due_only):
+        for lease in await self._store.claim(self.name, self._rhythm.ttl, run_id=run_id, due_only=due_only):
             return self._carry(lease)
         return None
 
@@ -131,7 +141,7 @@ class Worker:
             try:
                 await self._deliver()
                 await self._take_up()
-                await self._store.changed(SWEEP)
+                await self._store.changed(self._rhythm.sweep)
             except StepwellError as problem:
                 log.warning("the sweep failed and is tried again: %s", problem)
                 await asyncio.sleep(1.0)
@@ -150,15 +160,15 @@ class Worker:
                 await self.adopt(run_id, due_only=True)
         free = self._capacity - len(self._tasks)
         if self._serves and free > 0:
-            for lease in await self._store.claim(self.name, TTL, limit=free):
+            for lease in await self._store.claim(self.name, self._rhythm.ttl, limit=free):
                 self._carry(lease)
 
     async def _renew(self) -> None:
         while True:
-            await asyncio.sleep(RENEW)
+            await asyncio.sleep(self._rhythm.renew)
             try:
-                await self._store.heartbeat(self.name, serves=self._serves, ttl=TTL)
-                for lease in await self._store.renew(list(self._leases.values()), TTL):
+                await self._store.heartbeat(self.name, serves=self._serves, ttl=self._rhythm.ttl)
+                for lease in await self._store.renew(list(self._leases.values()), self._rhythm.ttl):
                     current = self._passes.get(lease.run_id)
                     if current is not None and current.lease.epoch == lease.epoch:
                         current.runtime.fail(LeaseLost())
