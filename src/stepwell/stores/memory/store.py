@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from typing import Any, TypeAlias
@@ -49,6 +48,7 @@ class MemoryRunStore:
         self._definitions: dict[tuple[str, str], bytes] = {}
         self._blobs: dict[tuple[str, str], bytes] = {}
         self._outgoing: dict[tuple[str, str], Outgoing] = {}
+        self._places: dict[tuple[str, str], tuple[str, str, int]] = {}
         self._workers: dict[str, tuple[bool, float]] = {}
         self._order = count(1)
         self._message_order = count(1)
@@ -68,11 +68,12 @@ class MemoryRunStore:
         return record
 
     def _found_wait(self, account: str, wait_id: str) -> tuple[RunRecord, Wait]:
-        for record in self._records.values():
-            for wait in record.waits.values():
-                if record.run.account == account and wait.id == wait_id:
-                    return record, wait
-        raise NotFound(f"there is no wait {wait_id}")
+        try:
+            run_id, path, generation = self._places[account, wait_id]
+        except KeyError:
+            raise NotFound(f"there is no wait {wait_id}") from None
+        record = self._records[run_id]
+        return record, record.waits[path, generation]
 
     # ── definitions and runs ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -173,10 +174,8 @@ class MemoryRunStore:
         record = self._leased(lease)
         record.refuse_recorded(list(batch.entries))
         opened = [wait for wait in batch.open if (wait.path, wait.generation) not in record.waits]
-        for wait in opened:
-            with suppress(NotFound):
-                self._found_wait(lease.account, wait.id)
-                raise Conflict(f"run {lease.run_id}: an id of a wait is taken")
+        if any((lease.account, wait.id) in self._places for wait in opened):
+            raise Conflict(f"run {lease.run_id}: an id of a wait is taken")
         now = self._clock()
         stored = [replace(entry, order=next(self._order), at=entry.at or now, blobs=()) for entry in batch.entries]
         for entry in stored:
@@ -185,6 +184,7 @@ class MemoryRunStore:
             self._blobs.setdefault((lease.account, digest), text)
         for wait in opened:
             run = record.run
+            self._places[lease.account, wait.id] = (run.id, wait.path, wait.generation)
             record.put(
                 replace(
                     wait, request=copied(wait.request), opened=wait.opened or now, status="pending", decision=None,
@@ -267,16 +267,17 @@ class MemoryRunStore:
     async def waits(
         self, account: str, *, run_id: str = "", kind: str = "", pending_only: bool = True, limit: int = 1000
     ) -> list[Wait]:
-        records = [self._record(account, run_id)] if run_id else self._records.values()
+        if run_id:
+            self._record(account, run_id)
+        all_waits = [self._found_wait(*name)[1] for name in self._places if name[0] == account]
         found = [
             wait
-            for record in records
-            for wait in record.waits.values()
-            if record.run.account == account
-            and (not kind or wait.kind == kind)
+            for wait in all_waits
+            if run_id in ("", wait.run_id)
+            and kind in ("", wait.kind)
             and (not pending_only or wait.status == "pending")
         ]
-        return sorted(found, key=lambda wait: wait.opened)[:limit]
+        return found[:limit]
 
     def _close(
         self, record: RunRecord, wait: Wait, status: WaitStatus, decision: Json, at: float | None = None
