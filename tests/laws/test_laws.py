@@ -24,7 +24,6 @@ from tests.laws.worlds import (
     recorded,
     replay,
     start,
-    workflow_of,
 )
 
 Json = Any
@@ -37,12 +36,16 @@ LAW = settings(
 
 def script_of(definition: Json, seed: int = 0) -> Script:
     return Script(
-        refuses=set(definition["refusing"]), fails=definition["flaky"], returns=definition["returns"], seed=seed
+        refuses=set(definition["refusing"]),
+        fails=definition["flaky"],
+        returns=definition["returns"],
+        breaks=definition["breaks"],
+        seed=seed,
     )
 
 
 async def reference(definition: Json) -> tuple[Any, dict[str, Any]]:
-    store, plan = fresh(), plan_of(workflow_of(definition["steps"]))
+    store, plan = fresh(), plan_of(definition)
     await start(store, INPUT)
     run = await finish(store, plan, script_of(definition))
     return run, await recorded(store)
@@ -62,7 +65,7 @@ def test_crash_anywhere_resumes_to_the_same_status_when_steps_fail(definition: J
 
 async def _crash_law(definition: Json, data: Any, *, same_output: bool) -> None:
     run, journal = await reference(definition)
-    store, plan = fresh(), plan_of(workflow_of(definition["steps"]))
+    store, plan = fresh(), plan_of(definition)
     await start(store, INPUT)
     script = script_of(definition)
     done: dict[str, int] = {}
@@ -79,7 +82,7 @@ async def _crash_law(definition: Json, data: Any, *, same_output: bool) -> None:
     script.seed = 0
     end = await finish(store, plan, script)
     assert end.status == run.status
-    raced = "'mode':" in repr(definition["steps"])
+    raced = "'mode':" in repr(definition)
     if same_output or (run.status == "completed" and not raced):
         assert end.output == run.output
     if same_output:
@@ -92,10 +95,10 @@ async def _crash_law(definition: Json, data: Any, *, same_output: bool) -> None:
 
 
 @LAW
-@given(definitions(failing=True))
+@given(definitions(failing=True) | definitions(failing=True, racing=True))
 def test_replay_performs_nothing_and_is_a_fixed_point(definition: Json) -> None:
     async def law() -> None:
-        store, plan = fresh(), plan_of(workflow_of(definition["steps"]))
+        store, plan = fresh(), plan_of(definition)
         await start(store, INPUT)
         run = await finish(store, plan, script_of(definition))
         assert run.status in FINAL
@@ -113,7 +116,7 @@ def test_replay_performs_nothing_and_is_a_fixed_point(definition: Json) -> None:
 def test_order_and_latencies_do_not_matter(definition: Json, data: Any) -> None:
     async def law() -> None:
         run, _ = await reference(definition)
-        store, plan = fresh(), plan_of(workflow_of(definition["steps"]))
+        store, plan = fresh(), plan_of(definition)
         await start(store, INPUT)
         script = script_of(definition)
         script.seed = data.draw(st.integers(0, 99))

@@ -19,7 +19,7 @@ from stepwell.engine.runtime import World
 from stepwell.errors import StepFailed
 from stepwell.interpreter.definition import Definition
 from stepwell.interpreter.effect import ToolCall
-from stepwell.journal.entry import outcome_of
+from stepwell.journal.entry import LARGE, outcome_of
 from stepwell.journal.path import round_number
 from stepwell.kinds import discover
 from stepwell.ports import FINAL, Batch, Lease, Loaded, NewRun, Run, RunStore, Tool, Verdict
@@ -35,7 +35,7 @@ class Crash(BaseException):
 
 def workflow_of(steps: list[Json], **parts: Json) -> Workflow:
     return Workflow.model_validate(
-        {"workflow": "law", "steps": steps, **parts}, context={"kinds": discover(), "names": frozenset({"it"})}
+        {"workflow": "law", "steps": steps, **parts}, context={"kinds": discover(), "names": frozenset({"it", "one"})}
     )
 
 
@@ -47,6 +47,8 @@ class Script:
     refuses: set[str] = field(default_factory=set)
     returns: dict[str, int] = field(default_factory=dict)
     """By step id: in how many rounds it fails for good, so that its block goes back."""
+    breaks: dict[str, int] = field(default_factory=dict)
+    """By step id: in how many rounds of whatever it lies in it fails for good, so that a container is tried again."""
     seed: int = 0
     """Latencies of 0 to 2 ms follow from it and the path; 0 is none."""
     calls: Counter[str] = field(default_factory=Counter)
@@ -61,11 +63,47 @@ class Script:
         step = context.path.rpartition("/")[2].partition("#")[0]
         if round_number(context.path) <= self.returns.get(step, 0):
             raise StepFailed("refused", "another round")
+        if deepest_round(context.path) <= self.breaks.get(step, 0):
+            raise StepFailed("overloaded", "another round of the container", retry_after=0.0005)
         if step in self.refuses:
             raise StepFailed("invalid_request", "no")
         if context.attempt <= self.fails.get(step, 0):
             raise StepFailed("server_error", "not yet")
-        return Performed({"path": context.path, "args": effect.call})
+        return Performed(answer_of(context.path, effect.call))
+
+
+def deepest_round(path: str) -> int:
+    """The highest round of any segment of a path."""
+    return max(int(segment.partition("#")[2] or 1) for segment in path.split("/"))
+
+
+def answer_of(path: str, arguments: Json) -> Json:
+    """What a scripted tool gives back; `big` asks for more than an entry may hold."""
+    padding = "x" * (LARGE + 1) if arguments.get("big") else ""
+    return {"path": path, "args": {name: value for name, value in arguments.items() if name != "from"}, "pad": padding}
+
+
+@dataclass(frozen=True)
+class Children:
+    """Sub-workflows in memory: the digest of one is its name."""
+
+    plans: dict[str, Definition]
+
+    async def get(self, account: str, digest: str) -> Definition:
+        return self.plans[digest]
+
+    async def resolve(self, account: str, name: str, file: str) -> str:
+        if name not in self.plans:
+            raise StepFailed("not_found", f"there is no workflow {name!r}")
+        return name
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A definition to be run, with the sub-workflows that it calls."""
+
+    main: Definition
+    children: Children
 
 
 class NoTools:
@@ -119,15 +157,15 @@ async def start(store: RunStore, value: Json = None, run_id: str = "r1") -> None
     await store.create(NewRun(run_id, ACCOUNT, "law", "", "d", value or {}, created=time.time()))
 
 
-async def one_pass(store: RunStore, plan: Definition, script: Script, *, outer: Any = None, run_id: str = "r1") -> bool:
+async def one_pass(store: RunStore, plan: Pinned, script: Script, *, outer: Any = None, run_id: str = "r1") -> bool:
     """One pass; False if there was nothing to claim."""
     leases = await store.claim(f"w{next(_uptime)}", 15.0, run_id=run_id)
     if not leases:
         return False
-    world = World(outer or store, {ToolCall: script.perform}, NoTools(), Listeners())
-    current = Pass(leases[0], await store.load(leases[0]), plan, world)
+    world = World(outer or store, {ToolCall: script.perform}, NoTools(), Listeners(), plan.children)
+    current = Pass(leases[0], await store.load(leases[0]), plan.main, world)
     while not await current.run():
-        current = Pass(leases[0], await store.load(leases[0]), plan, world)
+        current = Pass(leases[0], await store.load(leases[0]), plan.main, world)
     return True
 
 
@@ -139,7 +177,7 @@ async def decide_all(store: RunStore, run_id: str = "r1") -> int:
     return len(waits)
 
 
-async def finish(store: RunStore, plan: Definition, script: Script, run_id: str = "r1") -> Run:
+async def finish(store: RunStore, plan: Pinned, script: Script, run_id: str = "r1") -> Run:
     """Pass after pass, deciding whatever waits, until the run has ended."""
     for _ in range(200):
         run = await store.run(ACCOUNT, run_id)
@@ -150,8 +188,15 @@ async def finish(store: RunStore, plan: Definition, script: Script, run_id: str 
     raise AssertionError("the run does not end")
 
 
-def plan_of(workflow: Workflow) -> Definition:
-    return Definition(compile_workflow(workflow, "d"), {})
+def plan_of(definition: Json) -> Pinned:
+    """A drawn definition (`tests/laws/definitions.py`), compiled with its children."""
+    children = {
+        name: Definition(compile_workflow(workflow_of(child["steps"], **child["parts"]), name), {}, {})
+        for name, child in definition["children"].items()
+    }
+    workflow = workflow_of(definition["steps"], **definition["parts"])
+    named = {name: name for name in children}
+    return Pinned(Definition(compile_workflow(workflow, "d"), {}, named), Children(children))
 
 
 _uptime = itertools.count(0, 1000)
@@ -159,7 +204,8 @@ _uptime = itertools.count(0, 1000)
 
 
 def fresh() -> RunStore:
-    return MemoryRunStore(uptime=lambda: float(next(_uptime)))
+    """A store whose clock is a day ahead: whatever waits for a time is due at the next claim."""
+    return MemoryRunStore(clock=lambda: time.time() + 86_400, uptime=lambda: float(next(_uptime)))
 
 
 async def recorded(store: RunStore, run_id: str = "r1") -> dict[str, Any]:
@@ -169,7 +215,7 @@ async def recorded(store: RunStore, run_id: str = "r1") -> dict[str, Any]:
     return {entry.path: outcome_of(entry, lambda digest: store.blob_now(ACCOUNT, digest)) for entry in entries}
 
 
-async def replay(store: RunStore, plan: Definition, run_id: str = "r1") -> tuple[Verdict | None, list[Any]]:
+async def replay(store: RunStore, plan: Pinned, run_id: str = "r1") -> tuple[Verdict | None, list[Any]]:
     """The verdict of a pass over the whole journal in which nothing may be performed, and what it wanted to record."""
     run = await store.run(ACCOUNT, run_id)
     entries = [entry for entry in await store.history(ACCOUNT, run_id) if entry.path]
@@ -186,7 +232,8 @@ async def replay(store: RunStore, plan: Definition, run_id: str = "r1") -> tuple
 
     loaded = Loaded(run, entries, (), ())
     lease = Lease(run_id, ACCOUNT, 0, 0, "")
-    current = Pass(lease, loaded, plan, World(Closed(), {ToolCall: perform}, NoTools(), Listeners()))  # type: ignore[arg-type]
+    world = World(Closed(), {ToolCall: perform}, NoTools(), Listeners(), plan.children)  # type: ignore[arg-type]
+    current = Pass(lease, loaded, plan.main, world)
     try:
         verdict = await current._verdict()
     finally:
