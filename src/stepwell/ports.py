@@ -40,6 +40,10 @@ class NewRun:
     project: dict[str, Json] = field(default_factory=dict)
     idempotency_key: str = ""
     created: float = 0.0
+    lane: str = ""
+    """Runs with an equal lane (the workflow and its concurrency key) share `lane_limit` places; "" is no lane."""
+    lane_limit: int = 0
+    on_limit: Literal["queue", "reject", "cancel_oldest"] = "queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class Run:
     owner: str = ""
     epoch: int = 0
     usage: dict[str, Json] = field(default_factory=dict)
+    lane: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,19 @@ class Wait:
     run_id: str = ""
     account: str = ""
     workflow: str = ""
+    topic: str = ""
+    """The name of the event that a wait of kind event is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentEvent:
+    """Something that happened outside and was told to the account. `order` is given by the store and grows."""
+
+    id: str
+    name: str
+    data: Json = None
+    at: float = 0.0
+    order: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +160,10 @@ class Batch:
     consume: Sequence[int] = ()
     """Orders of inbox messages that the entries take account of."""
     outgoing: Sequence[Outgoing] = ()
+    satisfied: Sequence[str] = ()
+    """Paths of pending waits for events that the entries satisfy: they become decided."""
+    used: Sequence[int] = ()
+    """Orders of the events that satisfied them: each satisfies at most one wait of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +204,10 @@ class RunStore(Protocol):
         """Store a queued run, durable on return; the second value says whether it is new.
 
         With an idempotency key (scoped to account and workflow), a run that is there already is returned if its
-        definition and input are equal, else Conflict is raised.
+        definition and input are equal, else Conflict is raised. Where the run's lane is full (as many runs of it have
+        been claimed and not ended as it has places): `queue` changes nothing here, `reject` raises Conflict and stores
+        nothing, `cancel_oldest` posts a cancel to the oldest ones above the limit, this run counted, in the same
+        transaction.
         """
 
     async def run(self, account: str, run_id: str) -> Run:
@@ -201,7 +226,11 @@ class RunStore(Protocol):
         With `run_id`, only that run, and also a parked one with nothing due unless `due_only`. Each claim raises the
         epoch and sets
         the run's status to running. Expired waits (deadline passed) of the claimed runs are turned into messages first.
+        A run that was never claimed is passed over while its lane is full, or an older one of the lane waits.
         """
+
+    async def next_due(self) -> float:
+        """When (UTC seconds) the next wait expires or the next parked run is due; 0 if nothing is timed."""
 
     async def renew(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:
         """Prolong leases; returns those that were lost."""
@@ -238,6 +267,13 @@ class RunStore(Protocol):
         Raises NotFound, AlreadyDecided (detail: the decision that counts), Gone (expired, withdrawn, cancelled), or
         Conflict if `digest` is given and what was shown has changed.
         """
+
+    async def send_event(self, account: str, event: SentEvent) -> int:
+        """Keep an event for 24 hours and wake every run that has a pending wait for its name (a message of kind event
+        with the wait's path); returns how many waits were told. The same id again changes nothing and tells nobody."""
+
+    async def events(self, lease: Lease, name: str, since: float) -> list[SentEvent]:
+        """Events of a name since an instant that the leased run has not used, oldest first."""
 
     async def wait(self, account: str, wait_id: str) -> Wait:
         """One wait. Raises NotFound."""
