@@ -1,8 +1,8 @@
 """How right and how fast the embedded models are, on labelled tickets: `python bench/models.py`.
 
-The tickets here were written before anything was measured, but the way label vectors are made was chosen on them, so
-their line is the best case; the tickets of the example were written by others and chose nothing. The small text model
-is asked under the same schema as any provider would be, to show what its judgement is worth.
+The tickets were written before anything was measured, but the way label vectors are made was chosen on them and on
+those of the example, so take the numbers for the best case. The small text model is asked under the same schema as any
+provider would be, to show what its judgement is worth.
 """
 
 from __future__ import annotations
