@@ -7,16 +7,15 @@ import traceback
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.engine.runtime import LiveRuntime, World
-from stepwell.errors import NonDeterminism, StepFailed, Unavailable
-from stepwell.interpreter.block import run_block
+from stepwell.errors import StepFailed, Unavailable
 from stepwell.interpreter.instants import instant_text
-from stepwell.interpreter.interruption import Abort, Ended, Interruption, LeaseLost, Pause, RunCancelled, RunTimedOut
+from stepwell.interpreter.interruption import Abort, Interruption, LeaseLost, Pause, RunCancelled, RunTimedOut
 from stepwell.interpreter.scope import Scope
+from stepwell.interpreter.whole import Conclusion, conclude
 from stepwell.journal.entry import Body, Draft
 from stepwell.ports import FINAL, Batch, Loaded, Verdict
 
 if TYPE_CHECKING:
-    from stepwell.definition.compile import BlockPlan
     from stepwell.interpreter.definition import Definition
     from stepwell.ports import Lease, Run
 
@@ -65,26 +64,13 @@ class Pass:
     async def _verdict(self) -> Verdict | None:
         runtime = self.runtime
         try:
-            output = await self._interpret()
+            ended = await self._interpret()
         except Pause:
             if runtime.undelivered:
                 await self._world.store.append(self.lease, Batch(runtime.closing()))
                 return None
             status, wake_at = runtime.parked()
             return self._make(status, wake_at=wake_at)
-        except Ended as end:
-            if end.status == "completed":
-                return self._make("completed", output=end.output)
-            return self._make(
-                "failed",
-                output=end.output,
-                error=StepFailed("ended", end.message or "an end step says failed").record(),
-            )
-        except StepFailed as failure:
-            return self._make("failed", error=failure.record())
-        except NonDeterminism as drift:
-            return self._make("stuck", error={"kind": "non_determinism", "message": str(drift), "path": drift.path,
-                                              "recorded": drift.recorded, "now": drift.now, "retryable": False})  # fmt: skip
         except asyncio.CancelledError:
             return self._aborted()
         except (Unavailable, Interruption, LeaseLost):
@@ -93,7 +79,7 @@ class Pass:
             trace = "".join(traceback.format_exception(bug))[-4000:]
             return self._make("stuck", error={"kind": "engine_error", "message": f"{type(bug).__name__}: {bug}",
                                               "detail": {"trace": trace}, "retryable": False})  # fmt: skip
-        return self._make("completed", output=output)
+        return self._make(ended.status, output=ended.output, error=ended.error)
 
     def _aborted(self) -> Verdict:
         runtime = self.runtime
@@ -118,26 +104,11 @@ class Pass:
         ended = runtime.clock() if status in FINAL else 0.0
         return Verdict(status, output, error, wake_at, round(runtime.active(), 3), runtime.usage, ended, runtime.seen)
 
-    async def _interpret(self) -> Json:
-        run, plan = self.loaded.run, self.definition.plan
+    async def _interpret(self) -> Conclusion:
+        run = self.loaded.run
         scope = Scope.root(self.runtime, self.definition, run.input, facts(run))
         await asyncio.sleep(0)  # a message that aborts the pass is obeyed before anything is done
-        try:
-            return (await scope.run_all())[0]
-        except StepFailed as failure:
-            if plan.on_failure is not None:
-                await self._after_failure(plan.on_failure, scope, failure)
-            raise
-
-    async def _after_failure(self, block: BlockPlan, scope: Scope, failure: StepFailed) -> None:
-        """Run the workflow's `on_failure` steps; the run has failed whatever they do, but their failure is told too."""
-        try:
-            await run_block(block, scope.after_failure(failure))
-        except Ended:
-            return
-        except StepFailed as second:
-            detail = failure.detail if isinstance(failure.detail, dict) else {}
-            failure.detail = detail | {"on_failure": second.record()}
+        return await conclude(scope)
 
     def _last_entries(self, verdict: Verdict) -> list[Any]:
         """Steps that were cut off, then the entry that closes the journal."""
