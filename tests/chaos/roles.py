@@ -1,0 +1,28 @@
+"""What a forked process of the crew does: it becomes the program of its role."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+
+import tests.chaos.decider
+import tests.chaos.worker
+
+import stepwell.engine.assemble  # noqa: F401 -- imported once, in the server that forks
+from stepwell.kinds import discover
+
+discover()
+_ROLES = {"worker": tests.chaos.worker.main, "decider": tests.chaos.decider.main}
+
+
+def play(role: str, arguments: list[str], environ: Mapping[str, str], channel: socket.socket, log: str) -> None:
+    """Run the role with the channel as its standard input and output, and the log as its standard error."""
+    os.environ.update(environ)
+    errors = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    for source, target in ((channel.fileno(), 0), (channel.fileno(), 1), (errors, 2)):
+        os.dup2(source, target)
+    channel.close()
+    sys.stdin, sys.stdout, sys.stderr = open(0, closefd=False), open(1, "w", closefd=False), open(2, "w", closefd=False)
+    _ROLES[role](arguments)
