@@ -63,6 +63,17 @@ def test_every_kind_is_documented_with_all_its_fields(kind):
     assert fields <= words, f"{kind}: not documented: {sorted(fields - words)}"
 
 
+@pytest.mark.parametrize("kind", discover().names())
+def test_a_kind_is_marked_as_not_performed_exactly_if_it_is_refused(kind):
+    model = discover().get(kind)
+    assert model is not None
+    text = (ROOT / "docs/reference/language.md").read_text("utf-8")
+    step = model.model_construct(id="x", type=kind)
+    refused = any(where == ("type",) for where, _ in step.unperformed())
+    section = text.split(f"### `{kind}`\n")[1]
+    assert section.startswith("†") == refused
+
+
 def test_every_kind_of_failure_is_documented():
     from stepwell.definition.policy import ERROR_KINDS
 
