@@ -85,7 +85,7 @@ def _append(lease: Lease, rows: list[Row], rest: list[tuple[str, list[Row]]], co
         for statement, given in rest:
             connection.executemany(statement, given)
     except sqlite3.IntegrityError as error:
-        raise Conflict(f"run {lease.run_id}: an id of a wait is taken", str(error)) from error
+        raise Conflict(f"run {lease.run_id}: an id of a wait is taken") from error
     return orders[0] if orders else 0
 
 
