@@ -18,20 +18,25 @@ Json: TypeAlias = Any
 
 @dataclass(slots=True)
 class Meter:
-    """Adds up wall-clock and processor seconds (of all threads of this process) over the spans that it is told of."""
+    """Adds up wall-clock and processor seconds over the spans that it is told of.
+
+    `cpu` is that of all threads of this process, `own` that of the thread which measures: the event loop's.
+    """
 
     wall: float = 0.0
     cpu: float = 0.0
-    _began: tuple[float, float] = (0.0, 0.0)
+    own: float = 0.0
+    _began: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def start(self) -> None:
-        self._began = time.perf_counter(), time.process_time()
+        self._began = time.perf_counter(), time.process_time(), time.thread_time()
 
     def stop(self) -> float:
         """End the span; returns its wall-clock seconds."""
-        wall, cpu = time.perf_counter() - self._began[0], time.process_time() - self._began[1]
+        wall = time.perf_counter() - self._began[0]
         self.wall += wall
-        self.cpu += cpu
+        self.cpu += time.process_time() - self._began[1]
+        self.own += time.thread_time() - self._began[2]
         return wall
 
 
