@@ -18,7 +18,9 @@ def main() -> int:
     for field in fields(Plan):
         default = random.SystemRandom().randrange(10**6) if field.name == "seed" else field.default
         parser.add_argument(f"--{field.name}", type=type(field.default), default=default)
-    parser.add_argument("--keep", type=Path, help="folder for the databases, ledgers and logs (default: a temporary one)")
+    parser.add_argument(
+        "--keep", type=Path, help="folder for the databases, ledgers and logs (default: a temporary one)"
+    )
     parser.add_argument("--json", action="store_true", help="print the figures as one line of JSON")
     given = vars(parser.parse_args())
     keep, as_json = given.pop("keep"), given.pop("json")

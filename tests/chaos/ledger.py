@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def compare(
     """Judge every call and every recorded result. `journals` are by run id."""
     verdict = Verdict(calls=sum(map(len, calls.values())))
     for made in calls.values():
-        for before, after in zip(made, made[1:], strict=False):
+        for before, after in pairwise(made):
             _judge_pair(before, after, deaths, verdict)
     for run_id, entries in journals.items():
         for entry in entries:

@@ -7,10 +7,9 @@ import socket
 import sys
 from collections.abc import Mapping
 
+import stepwell.engine.assemble  # noqa: F401 -- imported once, in the server that forks
 import tests.chaos.decider
 import tests.chaos.worker
-
-import stepwell.engine.assemble  # noqa: F401 -- imported once, in the server that forks
 from stepwell.kinds import discover
 
 discover()
@@ -24,5 +23,6 @@ def play(role: str, arguments: list[str], environ: Mapping[str, str], channel: s
     for source, target in ((channel.fileno(), 0), (channel.fileno(), 1), (errors, 2)):
         os.dup2(source, target)
     channel.close()
-    sys.stdin, sys.stdout, sys.stderr = open(0, closefd=False), open(1, "w", closefd=False), open(2, "w", closefd=False)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
     _ROLES[role](arguments)

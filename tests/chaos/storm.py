@@ -16,12 +16,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tests.chaos.crew import Crew
-from tests.chaos.ledger import ONCE, Verdict, compare, read_ledger
-
 from stepwell.journal.entry import Entry, decode, read_body
 from stepwell.ports import FINAL, Run
 from stepwell.stores.sqlite import SqliteRunStore
+from tests.chaos.crew import Crew
+from tests.chaos.ledger import ONCE, Verdict, compare, read_ledger
 
 Json: TypeAlias = Any
 ACCOUNT = "default"
@@ -62,7 +61,7 @@ class Figures:
     def broken_promises(self) -> dict[str, list[str]]:
         """Every case against a promise, by which promise."""
         told = self.told
-        found = {
+        return {
             "finished steps repeated": told.repeated,
             "steps begun by two owners": told.unexcused,
             "calls that may not be repeated, repeated": told.twice,
@@ -72,16 +71,15 @@ class Figures:
             "acknowledgements contradicted": self.contradicted,
             "damage to the database": self.damaged,
         }
-        return found
 
     def lines(self) -> list[str]:
         """For people."""
         told = self.told
+        runs = f"{self.runs} runs ({self.open_at_the_last_kill} open at the last kill)"
+        again = f"{told.cut_off} of them cut off and made again, {told.in_doubt} reported as in doubt"
         said = [
-            f"{self.kills} kills, {self.runs} runs ({self.open_at_the_last_kill} open at the last kill), "
-            f"{self.seconds:.0f} s",
-            f"{told.calls} calls, {told.cut_off} of them cut off and made again, {told.in_doubt} reported as in doubt, "
-            f"{self.decisions} decisions, {self.entries} journal entries",
+            f"{self.kills} kills, {runs}, {self.seconds:.0f} s",
+            f"{told.calls} calls, {again}, {self.decisions} decisions, {self.entries} journal entries",
         ]
         said += [f"{what}: {len(cases)}" for what, cases in self.broken_promises().items()]
         return said + [f"  {case}" for cases in self.broken_promises().values() for case in cases[:5]]
@@ -230,7 +228,9 @@ def _same(found: Outcome, expected: Outcome, figures: Figures) -> None:
         if other is None:
             continue
         if (other.status, other.output) != (run.status, run.output):
-            figures.wrong.append(f"run {name} is {other.status} {other.output} {other.error}, not {run.status} {run.output}")
+            figures.wrong.append(
+                f"run {name} is {other.status} {other.output} {other.error}, not {run.status} {run.output}"
+            )
             continue
         here, there = found.values[name], expected.values[name]
         for path in sorted(here.keys() | there.keys()):

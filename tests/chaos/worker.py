@@ -1,8 +1,8 @@
 """A process that carries on the runs of a database, and starts runs it is told to: `worker.py DATABASE FOLDER [JSON]`.
 
 Lines of JSON come in, `{"start": name, "workflow": file, "input": {...}}`, and go out: `{"ready": pid}`,
-`{"started": name, "run": id}` once the start is acknowledged. The end of the input ends it. The third argument gives
-`rhythm` (the lease's times), `tools` (files) and `frozen` (the instant at which the wall clock stands still).
+`{"started": name, "run": id}` once the start is acknowledged. The end of the input ends it. The third argument may give
+`rhythm` (the lease's times), `tools` (files), and when it is to die: `die_at` (paths) or `die_at_write` (a number).
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import signal
 import sys
-import time
+from collections.abc import Awaitable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -21,6 +24,8 @@ import stepwell.engine.engine as engine_module
 from stepwell.engine.engine import Engine, open_engine
 from stepwell.engine.settings import Settings
 from stepwell.engine.worker import Rhythm, Worker
+from stepwell.ports import Batch, Lease, Verdict
+from stepwell.stores.sqlite import SqliteRunStore
 
 
 def say(**said: Any) -> None:
@@ -57,15 +62,41 @@ async def serve(database: str, folder: Path, options: dict[str, Any]) -> None:
         await asyncio.gather(*starting)
 
 
+def die_on_time(options: dict[str, Any]) -> None:
+    """Have SIGKILL come right after (or, `die_before`, right before) what is written at a path, or with a number."""
+    append, release = SqliteRunStore.append, SqliteRunStore.release
+    paths, number, written = options.get("die_at", ()), options.get("die_at_write", 0), count(1)
+
+    def comes(batch: Batch) -> bool:
+        now = next(written) == number or any(entry.path in paths for entry in batch.entries)
+        if now and options.get("die_before"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return now
+
+    async def die_after(written: Awaitable[Any]) -> Any:
+        await written
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def dying_append(self: SqliteRunStore, lease: Lease, batch: Batch) -> Awaitable[int]:
+        now, order = comes(batch), append(self, lease, batch)
+        return asyncio.ensure_future(die_after(order)) if now else order
+
+    async def dying_release(self: SqliteRunStore, lease: Lease, batch: Batch, verdict: Verdict) -> bool:
+        now, released = comes(batch), release(self, lease, batch, verdict)
+        return await (die_after(released) if now else released)
+
+    for name, changed in (("append", dying_append), ("release", dying_release)):
+        setattr(SqliteRunStore, name, changed)
+
+
 def main(arguments: list[str]) -> None:
     database, folder = arguments[0], Path(arguments[1])
     options = json.loads(arguments[2]) if len(arguments) > 2 else {}
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(process)d %(name)s %(message)s")
     if "rhythm" in options:
-        worker = partial(Worker, rhythm=Rhythm(**options["rhythm"]))
-        engine_module.Worker = worker  # type: ignore[assignment, misc]  # nobody but tests needs other times
-    if "frozen" in options:
-        time.time = lambda: options["frozen"]
+        vars(engine_module)["Worker"] = partial(Worker, rhythm=Rhythm(**options["rhythm"]))
+    if "die_at" in options or "die_at_write" in options:
+        die_on_time(options)
     asyncio.run(serve(database, folder, options))
 
 
