@@ -19,6 +19,7 @@ _COMMANDS = {
     "init": ("stepwell.cli.init:init", "Make a new project that runs at once."),
     "validate": ("stepwell.cli.validate:validate", "Check workflow files; all problems at once."),
     "fmt": ("stepwell.cli.fmt:fmt", "Rewrite definitions in canonical words."),
+    "graph": ("stepwell.cli.graph:graph", "Draw a workflow: in the terminal, for mermaid, as SVG."),
     "run": ("stepwell.cli.run:run", "Run a workflow here and now."),
     "runs": ("stepwell.cli.runs:runs", "List, show, follow, resume and cancel runs."),
     "approvals": ("stepwell.cli.approvals:approvals", "See and decide what waits for people."),

@@ -10,15 +10,18 @@ import json
 from typing import TYPE_CHECKING
 
 from stepwell.definition import json_text, spellings, yaml_text
-from stepwell.definition.load import load_recipe_text, load_text
+from stepwell.definition.load import from_data, load_file, load_recipe_text, load_text
 from stepwell.definition.positions import Node, plain
 from stepwell.definition.report import Report, TooWrong
 from stepwell.definition.rewrite import rewritten
 from stepwell.errors import DefinitionError, Problem
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stepwell.definition.positions import Json
     from stepwell.definition.step import Kinds
+    from stepwell.definition.workflow import Workflow
 
 _ELSEWHERE = frozenset({"not_performed"})
 """Errors that say nothing against the text itself."""
@@ -49,6 +52,25 @@ def canonical_text(text: str, *, file: str = "", kinds: Kinds) -> str:
     raise DefinitionError([Problem("error", "layout", message, "write the steps in question by indentation", file)])
 
 
+def understood(file: Path, *, kinds: Kinds) -> Workflow:
+    """A workflow from a file for who only reads it, also where this version would refuse to perform it.
+
+    Raises DefinitionError.
+    """
+    try:
+        return load_file(file, kinds=kinds).workflow
+    except DefinitionError as error:
+        if _is_wrong(error):
+            raise
+    text = file.read_text("utf-8-sig")
+    is_json = file.suffix == ".json" or (text.lstrip()[:1] == "{" and file.suffix not in {".yaml", ".yml"})
+    return from_data(plain(_canonical(text, is_json=is_json, is_recipe=False, kinds=kinds)), kinds)
+
+
+def _is_wrong(error: DefinitionError) -> bool:
+    return any(problem.severity == "error" and problem.code not in _ELSEWHERE for problem in error.problems)
+
+
 def _check(text: str, file: str, *, is_recipe: bool, kinds: Kinds) -> None:
     try:
         if is_recipe:
@@ -56,7 +78,7 @@ def _check(text: str, file: str, *, is_recipe: bool, kinds: Kinds) -> None:
         else:
             load_text(text, file=file, kinds=kinds)
     except DefinitionError as error:
-        if any(problem.severity == "error" and problem.code not in _ELSEWHERE for problem in error.problems):
+        if _is_wrong(error):
             raise
 
 

@@ -1,0 +1,158 @@
+"""
+What a picture of a workflow shows: boxes, boxes inside boxes, and what follows what.
+
+The law of the file: it walks a definition through `blocks()` and `texts()` alone, so that a new kind of step is drawn
+without a change here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from stepwell.definition.fields import Value
+from stepwell.definition.graph import kept_aside, named_aside, order_block
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepwell.definition.step import Block, Step
+    from stepwell.definition.workflow import Workflow
+
+EdgeKind: TypeAlias = Literal["follows", "fallback", "compensates"]
+
+_UNFIT = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""Characters that steer, hide or cannot stand in XML."""
+_NAMING = ("tool", "recipe", "workflow", "event", "server")
+"""Fields that name what a step reaches for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One step after another; both are indexes into the steps of their part."""
+
+    start: int
+    end: int
+    kind: EdgeKind = "follows"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A block of steps. `label` says when it runs (a branch, a case), empty for an only block."""
+
+    label: str
+    steps: tuple[Drawn, ...]
+    edges: tuple[Edge, ...]
+    sequence: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """
+    A step as it is drawn; every text is one line without characters that steer or hide.
+
+    `detail` is what it calls or goes over; `condition` when it runs; `aside` which step keeps it for fallback or
+    compensation; `after` the ids of the steps it depends on, where its block is a graph.
+    """
+
+    id: str
+    type: str
+    name: str = ""
+    detail: str = ""
+    condition: str = ""
+    aside: str = ""
+    after: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A workflow: its title, its steps, and the steps that run once it has failed."""
+
+    title: str
+    id: str
+    steps: Part
+    on_failure: Part | None = None
+
+
+def picture_of(workflow: Workflow) -> Picture:
+    """What is to be drawn of a checked workflow."""
+    failing = workflow.on_failure.steps if workflow.on_failure else ()
+    return Picture(
+        one_line(workflow.name or workflow.workflow),
+        workflow.workflow,
+        _part("", workflow.steps),
+        _part("once the run has failed", failing) if failing else None,
+    )
+
+
+def one_line(text: object) -> str:
+    """A text on one line, each run of white space as one space, unfit characters as their code."""
+    return _UNFIT.sub(lambda found: f"\\u{ord(found[0]):04x}", " ".join(str(text).split()))
+
+
+def _part(label: str, steps: Sequence[Step]) -> Part:
+    order = order_block(steps)
+    aside = kept_aside(steps)
+    index_of = {step.id: index for index, step in enumerate(steps)}
+    edges = [Edge(dep, index) for index, deps in enumerate(order.deps) for dep in deps]
+    for index, step in enumerate(steps):
+        fallbacks = {rule.step for rule in step.on_error or () if rule.strategy == "fallback"}
+        for name in dict.fromkeys(named_aside(step)):
+            if name in index_of:
+                kind: EdgeKind = "fallback" if name in fallbacks else "compensates"
+                edges.append(Edge(index, index_of[name], kind))
+    drawn = []
+    for index, step in enumerate(steps):
+        after = () if order.sequence else tuple(steps[dep].id for dep in order.deps[index])
+        drawn.append(_drawn(step, aside.get(step.id, ""), after))
+    return Part(label, tuple(drawn), tuple(edges), order.sequence)
+
+
+def _drawn(step: Step, aside: str, after: tuple[str, ...]) -> Drawn:
+    blocks = [*step.blocks()]
+    return Drawn(
+        id=step.id,
+        type=step.type,
+        name=one_line(step.name),
+        detail=one_line(_detail(step)),
+        condition=one_line(step.condition.source) if step.condition is not None else "",
+        aside=aside,
+        after=after,
+        parts=tuple(_part(_label(step, block), block.steps) for block in blocks if block.steps or len(blocks) <= 2),
+    )
+
+
+def _label(step: Step, block: Block) -> str:
+    """What a block is called in its step, and on what condition it is taken."""
+    name = block.name or block.segment
+    test = next((text for text in step.texts() if text.where == (*block.where[:-1], "when")), None)
+    if test is None or not block.name or block.where == ("else",) or isinstance(test.value, Value):
+        return one_line(name)
+    return one_line(f"{name}: {test.value.source}")
+
+
+def _detail(step: Step) -> str:
+    for text in step.texts():
+        if text.where == ("over",):
+            return f"over {_written(text.value.source)}"
+        if text.where == ("until",) and step.type == "loop":
+            most = getattr(step, "max_iterations", None)
+            return f"until {text.value.source}" + (f", at most {most} times" if most else "")
+        if text.where in {("for",), ("until",)}:
+            return f"{text.where[0]} {text.value.source}"
+    for word in _NAMING:
+        named = getattr(step, word, None)
+        if isinstance(named := getattr(named, "source", named), str):
+            return named
+    return ""
+
+
+def _written(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{len(value)} items" if isinstance(value, list) else "items"
