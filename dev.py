@@ -61,7 +61,7 @@ def test(arguments: list[str]) -> int:
     for check in checks:
         print(f"── {' '.join(check)}", flush=True)
         if subprocess.call([*run, *check], cwd=ROOT):
-            failed.append(check[0])
+            failed.append(" ".join(check[:2]))
     print(f"failed: {', '.join(failed)}" if failed else "all checks passed")
     return 1 if failed else 0
 
