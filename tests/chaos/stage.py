@@ -7,6 +7,7 @@ import json
 import shutil
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -54,6 +55,11 @@ class Stage:
         for member in self._members:
             await member.bury()
         await self._opened.__aexit__(None, None, None)
+
+    def server(self) -> AbstractAsyncContextManager[Engine]:
+        """An engine of the test's own process that serves the database."""
+        tools = [self.folder / "cases.py"]
+        return open_engine(f"sqlite:///{self.database}", settings=Settings(self.folder), tools=tools, serves=True)
 
     async def worker(self, **options: Json) -> Member:
         """Another process that serves the database, with the options of `worker.py`; it is ready on return."""

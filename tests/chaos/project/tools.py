@@ -7,31 +7,25 @@ there), CHAOS_DOUBT (keys of charges that are to be reported as in doubt, for th
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import time
 from hashlib import blake2b
 from pathlib import Path
 
+from telling import tell
+
 import stepwell
 from stepwell.errors import StepFailed
 
-_LEDGER = os.open(os.environ["CHAOS_LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-_CALM = os.environ.get("CHAOS_CALM", "")
+_CALM = Path(os.environ.get("CHAOS_CALM", "calm"))
 _PAUSE = float(os.environ.get("CHAOS_PAUSE", "0"))
 _DOUBT = Path(os.environ["CHAOS_DOUBT"]).read_text("utf-8").split() if "CHAOS_DOUBT" in os.environ else []
 _TRIES = Path(os.environ["CHAOS_LEDGER"]).with_suffix(".tries")
 
 
-def _tell(word: str, key: str) -> None:
-    """One line by one write. A kill may tear it, so it also begins a line: what is torn spoils nothing else."""
-    line = json.dumps({"word": word, "key": key, "pid": os.getpid(), "at": time.time()})
-    os.write(_LEDGER, f"\n{line}\n".encode())
-
-
 async def _take_time() -> None:
-    if _PAUSE and not os.path.exists(_CALM):
+    if _PAUSE and not _CALM.exists():
         await asyncio.sleep(random.uniform(0, 2 * _PAUSE))
 
 
@@ -42,34 +36,34 @@ def _mixed(*numbers: int) -> int:
 @stepwell.tool
 async def work(n: int, seed: int, key: stepwell.IdempotencyKey) -> dict[str, int]:
     """Ordinary work."""
-    _tell("call", key)
+    tell("call", key)
     await _take_time()
-    _tell("end", key)
+    tell("end", key)
     return {"value": _mixed(n, seed)}
 
 
 @stepwell.tool
 def climb(n: int, key: stepwell.IdempotencyKey) -> dict[str, int]:
     """Work in a thread."""
-    _tell("call", key)
+    tell("call", key)
     time.sleep(0.001)
-    _tell("end", key)
+    tell("end", key)
     return {"value": n * 2}
 
 
 @stepwell.tool
 async def flaky(n: int, key: stepwell.IdempotencyKey) -> dict[str, int]:
     """Fails until it has said so twice."""
-    _tell("call", key)
+    tell("call", key)
     await _take_time()
     _TRIES.mkdir(exist_ok=True)
     tries = _TRIES / blake2b(key.encode(), digest_size=12).hexdigest()
     if not tries.exists() or tries.stat().st_size < 2:
         with tries.open("ab") as file:
             file.write(b"x")
-        _tell("fail", key)
+        tell("fail", key)
         raise StepFailed("connection_error", "not yet", retryable=True)
-    _tell("end", key)
+    tell("end", key)
     return {"value": _mixed(n, 10)}
 
 
@@ -78,7 +72,7 @@ async def charge(n: int, lap: int, key: stepwell.IdempotencyKey) -> dict[str, in
     """A deed that nobody wants twice."""
     if f"{n}/{lap}" in _DOUBT:
         raise StepFailed("in_doubt", "as it was in the storm", retryable=False)
-    _tell("call", key)
+    tell("call", key)
     await _take_time()
-    _tell("end", key)
+    tell("end", key)
     return {"value": _mixed(n, lap, 11)}
