@@ -55,13 +55,13 @@ def test(arguments: list[str]) -> int:
         ["ruff", "format", "--check", "."],
         ["mypy"],
         ["lint-imports"],
-        ["pytest", "-n", "2", *arguments],
+        ["python", "-m", "pytest", "-n", "2", *arguments],
     ]
     failed = []
     for check in checks:
         print(f"── {' '.join(check)}", flush=True)
         if subprocess.call([*run, *check], cwd=ROOT):
-            failed.append(" ".join(check[:2]))
+            failed.append(" ".join(check[:3]))
     print(f"failed: {', '.join(failed)}" if failed else "all checks passed")
     return 1 if failed else 0
 
