@@ -44,6 +44,7 @@ def queued(new: NewRun, now: float) -> Run:
         project=copied(new.project),
         idempotency_key=new.idempotency_key,
         created=new.created or now,
+        lane=new.lane,
     )
 
 
@@ -70,6 +71,10 @@ class RunRecord:
     waits: dict[tuple[str, int], Wait] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
     consumed: set[int] = field(default_factory=set)
+    lane_limit: int = 0
+    used: set[int] = field(default_factory=set)
+    told_by: dict[int, int] = field(default_factory=dict)
+    """Which event a message tells of, by the orders of both."""
 
     def change(self, **fields: Json) -> None:
         """Give the run other values."""
@@ -82,6 +87,10 @@ class RunRecord:
     def unread(self, after: int = 0) -> list[Message]:
         """Messages that came after `after` and that nobody has consumed."""
         return [message for message in self.messages if message.order > after and message.order not in self.consumed]
+
+    def told(self) -> set[int]:
+        """Orders of the events that unread messages tell of."""
+        return {event for message, event in self.told_by.items() if message not in self.consumed}
 
     def pending(self) -> Iterator[Wait]:
         """Waits that are open, oldest first."""

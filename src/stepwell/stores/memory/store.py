@@ -12,9 +12,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, TypeAlias
 
-from stepwell.errors import AlreadyDecided, Conflict, Gone, NotFound
-from stepwell.journal.entry import Entry
-from stepwell.journal.lease import LeaseLost
+from stepwell.errors import AlreadyDecided, Conflict, Gone
 from stepwell.ports import (
     FINAL,
     PARKED,
@@ -24,69 +22,41 @@ from stepwell.ports import (
     Loaded,
     Message,
     NewRun,
-    Outgoing,
     Run,
+    SentEvent,
     Verdict,
     Wait,
     WaitStatus,
 )
 from stepwell.stores.announcements import Announcements, Seen
 from stepwell.stores.liveness import boot_seconds
+from stepwell.stores.memory.events import EventLog
+from stepwell.stores.memory.kept import Kept
+from stepwell.stores.memory.lanes import Lanes
 from stepwell.stores.memory.records import RunRecord, copied, queued, same
+from stepwell.stores.rules import JUST_DUE, SATISFIED, check_lane, replaced_by, told_of
 
 Json: TypeAlias = Any
 
 
-class MemoryRunStore:
+class MemoryRunStore(Kept):
     """`RunStore` in the memory of one process. See `SqliteRunStore` for `clock` and `uptime`."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time, uptime: Callable[[], float] = boot_seconds) -> None:
+        super().__init__(uptime)
         self._clock = clock
-        self._uptime = uptime
         self._renewed = 0.0
-        self._records: dict[str, RunRecord] = {}
-        self._definitions: dict[tuple[str, str], bytes] = {}
-        self._blobs: dict[tuple[str, str], bytes] = {}
-        self._outgoing: dict[tuple[str, str], Outgoing] = {}
-        self._places: dict[tuple[str, str], tuple[str, str, int]] = {}
-        self._workers: dict[str, tuple[bool, float]] = {}
+        self._events = EventLog()
+        self._lanes = Lanes()
         self._order = count(1)
         self._message_order = count(1)
         self._beats = Announcements()
         self._seen = Seen()
 
-    def _record(self, account: str, run_id: str) -> RunRecord:
-        record = self._records.get(run_id)
-        if record is None or record.run.account != account:
-            raise NotFound(f"there is no run {run_id}")
-        return record
-
-    def _leased(self, lease: Lease) -> RunRecord:
-        record = self._records.get(lease.run_id)
-        if record is None or record.run.epoch != lease.epoch:
-            raise LeaseLost(lease.run_id)
-        return record
-
-    def _found_wait(self, account: str, wait_id: str) -> tuple[RunRecord, Wait]:
-        try:
-            run_id, path, generation = self._places[account, wait_id]
-        except KeyError:
-            raise NotFound(f"there is no wait {wait_id}") from None
-        record = self._records[run_id]
-        return record, record.waits[path, generation]
-
-    # ── definitions and runs ─────────────────────────────────────────────────────────────────────────────────────────
-
-    async def put_definition(self, account: str, digest: str, body: bytes) -> None:
-        self._definitions.setdefault((account, digest), body)
-
-    async def definition(self, account: str, digest: str) -> bytes:
-        try:
-            return self._definitions[account, digest]
-        except KeyError:
-            raise NotFound(f"there is no definition {digest}") from None
+    # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def create(self, run: NewRun) -> tuple[Run, bool]:
+        check_lane(run)
         for there in (record.run for record in self._records.values()):
             same_key = (there.account, there.workflow, there.idempotency_key) == (
                 run.account, run.workflow, run.idempotency_key,
@@ -95,27 +65,16 @@ class MemoryRunStore:
                 return same(there, run), False
         if run.id in self._records:
             raise Conflict(f"there is a run {run.id} already")
-        stored = queued(run, self._clock())
-        self._records[run.id] = RunRecord(len(self._records) + 1, stored)
+        full = bool(run.lane) and self._lanes.refuse_full(run)
+        stored = queued(run, now := self._clock())
+        record = self._records[run.id] = RunRecord(len(self._records) + 1, stored, lane_limit=run.lane_limit)
+        if run.lane:
+            above = self._lanes.enter(record)
+            for replaced in above if full and run.on_limit == "cancel_oldest" else ():
+                if not any(message.kind == "cancel" for message in replaced.unread()):
+                    self._tell(replaced, Message(replaced.run.id, "cancel", body=replaced_by(run), at=now))
         self._beats.announce()
         return stored, True
-
-    async def run(self, account: str, run_id: str) -> Run:
-        return self._record(account, run_id).run
-
-    async def runs(
-        self, account: str, *, statuses: Sequence[str] = (), workflow: str = "", limit: int = 50, before: str = ""
-    ) -> list[Run]:
-        end = self._record(account, before).key if before else len(self._records) + 1
-        found = [
-            record.run
-            for record in reversed(self._records.values())
-            if record.run.account == account
-            and record.key < end
-            and (not statuses or record.run.status in statuses)
-            and (not workflow or record.run.workflow == workflow)
-        ]
-        return found[:limit]
 
     # ── leases ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -133,8 +92,10 @@ class MemoryRunStore:
         taken: list[Lease] = []
         for record in candidates:
             parked = bool(run_id) and not due_only and not record.owned and record.run.status not in FINAL
-            if len(taken) < limit and (
-                parked or record.takeable(worker, uptime=uptime, renewed=self._renewed, now=now)
+            if (
+                len(taken) < limit
+                and self._lanes.may_begin(record)
+                and (parked or record.takeable(worker, uptime=uptime, renewed=self._renewed, now=now))
             ):
                 record.owned, record.due, record.lease_until = True, None, uptime + ttl
                 run = record.run
@@ -143,6 +104,12 @@ class MemoryRunStore:
                 )
                 taken.append(record.lease(worker))
         return taken
+
+    async def next_due(self) -> float:
+        after = max(0.0, self._clock() - JUST_DUE)
+        timed = [wait.deadline for record in self._records.values() for wait in record.pending()]
+        timed += [record.due for record in self._records.values() if record.due is not None]
+        return min((instant for instant in timed if instant > after), default=0.0)
 
     async def renew(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:
         lost = []
@@ -176,6 +143,7 @@ class MemoryRunStore:
         opened = [wait for wait in batch.open if (wait.path, wait.generation) not in record.waits]
         if any((lease.account, wait.id) in self._places for wait in opened):
             raise Conflict(f"run {lease.run_id}: an id of a wait is taken")
+        self._events.refuse_used(record, batch.used)
         now = self._clock()
         stored = [replace(entry, order=next(self._order), at=entry.at or now, blobs=()) for entry in batch.entries]
         for entry in stored:
@@ -191,6 +159,10 @@ class MemoryRunStore:
                     decided=0.0, run_id=run.id, account=run.account, workflow=run.workflow,
                 )
             )  # fmt: skip
+        for wait in record.pending():
+            if wait.kind == "event" and wait.path in batch.satisfied:
+                self._close(record, wait, "decided", copied(SATISFIED), now)
+        record.used.update(batch.used)
         record.consumed.update(batch.consume)
         for outgoing in batch.outgoing:
             kept = replace(outgoing, to=copied(outgoing.to), body=copied(outgoing.body), at=outgoing.at or now)
@@ -223,6 +195,8 @@ class MemoryRunStore:
             ended = ended or self._clock()
             for wait in record.pending():
                 self._close(record, wait, "cancelled", None, ended)
+            record.told_by.clear()
+            self._lanes.leave(record)
         record.owned, record.due, record.lease_until = False, record_due, 0.0
         record.change(
             status=verdict.status,
@@ -261,23 +235,24 @@ class MemoryRunStore:
         self._tell(record, Message(record.run.id, "decision", wait.path, decided.decision, at=now))
         return decided
 
-    async def wait(self, account: str, wait_id: str) -> Wait:
-        return self._found_wait(account, wait_id)[1]
+    async def send_event(self, account: str, event: SentEvent) -> int:
+        now, told = self._clock(), 0
+        stored = self._events.add(account, event, now, self._records.values())
+        if stored is None:
+            return 0
+        waiting = [self._found_wait(*place) for place in self._places if place[0] == account]
+        waiting = [found for found in waiting if found[1].kind == "event" and found[1].topic == event.name != ""]
+        for record, wait in sorted(waiting, key=lambda found: found[1].deadline):
+            self._expired(record, wait, now)
+        for record, wait in waiting:
+            if record.waits[wait.path, wait.generation].status == "pending":
+                message = Message(record.run.id, "event", wait.path, told_of(stored, stored.order), at=now)
+                record.told_by[self._tell(record, message).order] = stored.order
+                told += 1
+        return told
 
-    async def waits(
-        self, account: str, *, run_id: str = "", kind: str = "", pending_only: bool = True, limit: int = 1000
-    ) -> list[Wait]:
-        if run_id:
-            self._record(account, run_id)
-        all_waits = [self._found_wait(*name)[1] for name in self._places if name[0] == account]
-        found = [
-            wait
-            for wait in all_waits
-            if run_id in ("", wait.run_id)
-            and kind in ("", wait.kind)
-            and (not pending_only or wait.status == "pending")
-        ]
-        return found[:limit]
+    async def events(self, lease: Lease, name: str, since: float) -> list[SentEvent]:
+        return self._events.unused(self._leased(lease), name, since, self._clock())
 
     def _close(
         self, record: RunRecord, wait: Wait, status: WaitStatus, decision: Json, at: float | None = None
@@ -305,30 +280,6 @@ class MemoryRunStore:
         self._beats.announce()
         return message
 
-    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def history(self, account: str, run_id: str) -> list[Entry]:
-        return sorted(self._record(account, run_id).entries.values(), key=lambda entry: entry.order)
-
-    async def blob(self, account: str, digest: str) -> bytes:
-        return self.blob_now(account, digest)
-
-    def blob_now(self, account: str, digest: str) -> bytes:
-        try:
-            return self._blobs[account, digest]
-        except KeyError:
-            raise NotFound(f"there is no value {digest}") from None
-
-    async def outgoing(self, account: str, *, run_id: str = "", limit: int = 100) -> list[Outgoing]:
-        if run_id:
-            self._record(account, run_id)
-        found = [
-            outgoing
-            for (owner, _), outgoing in reversed(self._outgoing.items())
-            if owner == account and run_id in ("", outgoing.run_id)
-        ]
-        return found[:limit]
-
     # ── workers ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def changed(self, timeout: float) -> bool:
@@ -337,13 +288,6 @@ class MemoryRunStore:
         await self._beats.beyond(seen, timeout)
         self._seen.see(self._beats.count)
         return self._beats.count != seen
-
-    async def heartbeat(self, worker: str, *, serves: bool, ttl: float) -> None:
-        self._workers[worker] = (serves, self._uptime() + ttl)
-
-    async def served(self) -> bool:
-        uptime = self._uptime()
-        return any(serves and until > uptime for serves, until in self._workers.values())
 
     async def close(self) -> None:
         """Nothing to flush."""

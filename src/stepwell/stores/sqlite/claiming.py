@@ -14,6 +14,8 @@ from typing import TypeAlias
 
 from stepwell.ports import FINAL, Lease
 from stepwell.stores.liveness import ProcessIdentity
+from stepwell.stores.rules import JUST_DUE
+from stepwell.stores.sqlite import lanes
 from stepwell.stores.sqlite.deciding import expire
 from stepwell.stores.sqlite.rows import Row, lease_of, one
 
@@ -29,12 +31,14 @@ _LAPSED = """
 SELECT id FROM run WHERE process <> '' AND process = ? AND lease_until <= ? AND lease_until <= iif(owner = ?, ?, ?)
 ORDER BY lease_until LIMIT ?
 """
-_STANDING = "SELECT status, owner, process, lease_until, due FROM run WHERE id = ?"
+_STANDING = "SELECT status, owner, process, lease_until, due, epoch, lane FROM run WHERE id = ?"
 _TAKE = """
 UPDATE run SET status = 'running', epoch = epoch + 1, owner = ?, process = ?, lease_until = ?, due = NULL, wake_at = 0,
                started = CASE started WHEN 0 THEN ? ELSE started END
 WHERE id = ? RETURNING uid, account, id, epoch
 """
+_NEXT_WAIT = "SELECT min(deadline) FROM wait WHERE status = 'pending' AND deadline > 0 AND deadline > ?"
+_NEXT_RUN = "SELECT min(due) FROM run WHERE due IS NOT NULL AND due > ?"
 _HEARTBEAT = """
 INSERT INTO worker (name, process, serves, until) VALUES (?, ?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET process = excluded.process, serves = excluded.serves, until = excluded.until
@@ -89,17 +93,26 @@ def claim(connection: Connection, claimant: Claimant, ttl: float, limit: int) ->
 
 
 def claim_run(connection: Connection, claimant: Claimant, ttl: float, run_id: str, *, due_only: bool) -> list[Lease]:
-    """Lease this run, unless it has ended, its owner lives, or `due_only` and nothing in it is due."""
+    """Lease this run, unless it has ended, its owner lives, its turn in its lane has not come, or it must be due."""
     key = one(connection.execute("SELECT id FROM run WHERE uid = ?", (run_id,)).fetchone())
     if key is None:
         return []
     expire(connection, claimant.now, run=key, limit=-1)
-    status, owner, process, lease_until, due = connection.execute(_STANDING, (key,)).fetchone()
+    status, owner, process, lease_until, due, epoch, lane = connection.execute(_STANDING, (key,)).fetchone()
     if process:
         free = lease_until <= claimant.patience(process, owner)
+    elif lane and not epoch:
+        free = lanes.may_begin(connection, key)
     else:
         free = not due_only or (due is not None and due <= claimant.now)
     return [_take(connection, claimant, ttl, key)] if free and status not in FINAL else []
+
+
+def next_due(connection: Connection, now: float) -> float:
+    """When the next wait expires or the next parked run is due, from just before `now` on; 0 if nothing is timed."""
+    after = max(0.0, now - JUST_DUE)
+    found = [one(connection.execute(statement, (after,)).fetchone()) for statement in (_NEXT_WAIT, _NEXT_RUN)]
+    return min((instant for instant in found if instant is not None), default=0.0)
 
 
 def renew(connection: Connection, leases: list[Lease], until: float) -> list[Lease]:

@@ -9,12 +9,15 @@ from typing import Any, TypeAlias
 
 from stepwell.errors import Conflict, NotFound
 from stepwell.ports import NewRun, Outgoing, Run, Wait
-from stepwell.stores.sqlite.deciding import beat
+from stepwell.stores.rules import replaced_by
+from stepwell.stores.sqlite import lanes
+from stepwell.stores.sqlite.deciding import beat, tell
 from stepwell.stores.sqlite.rows import (
     OUTGOING,
     RUNS,
     WAITS,
     canonical,
+    encode,
     one,
     outgoing_of,
     run_of,
@@ -84,7 +87,7 @@ def blob(connection: Connection, account: str, digest: str) -> bytes:
 
 
 def create(connection: Connection, new: NewRun, content: tuple[bytes, bytes], now: float) -> tuple[Run, bool]:
-    """Store a queued run, or find the one of its idempotency key. Raises Conflict."""
+    """Store a queued run, or find the one of its idempotency key. Raises Conflict, also for a lane that is full."""
     if new.idempotency_key:
         key = (new.account, new.workflow, new.idempotency_key)
         row = connection.execute(_RUN_OF_KEY, key).fetchone()
@@ -96,6 +99,9 @@ def create(connection: Connection, new: NewRun, content: tuple[bytes, bytes], no
     except sqlite3.IntegrityError as error:
         raise Conflict(f"there is a run {new.id} already") from error
     connection.execute("INSERT INTO run_content (run, input, project) VALUES (?, ?, ?)", (stored, *content))
+    if new.lane:
+        for replaced in lanes.enter(connection, new, stored or 0):
+            tell(connection, replaced, "cancel", ("", encode(replaced_by(new))), now)
     beat(connection)
     return run(connection, new.account, new.id), True
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from stepwell.errors import AlreadyDecided, Conflict, Gone, NotFound
 from stepwell.ports import FINAL, PARKED, RUNNABLE, Lease, Message, Verdict, Wait
+from stepwell.stores.sqlite import lanes
 from stepwell.stores.sqlite.journal import fence
 from stepwell.stores.sqlite.rows import WAITS, decode, encode, wait_of
 
@@ -18,7 +19,8 @@ Json: TypeAlias = Any
 Connection: TypeAlias = sqlite3.Connection
 
 _INSERT_MESSAGE = "INSERT INTO inbox (run, kind, path, body, at) VALUES (?, ?, ?, ?, ?)"
-_WAKE = "UPDATE run SET due = 0 WHERE id = ? AND process = ''"
+# A run that nobody has claimed yet is due already, or waits for a place in its lane.
+_WAKE = "UPDATE run SET due = 0 WHERE id = ? AND process = '' AND epoch > 0"
 _EXPIRED = """
 SELECT id, run, path, kind FROM wait
 WHERE status = 'pending' AND deadline > 0 AND deadline <= ? ORDER BY deadline LIMIT ?
@@ -27,6 +29,12 @@ _EXPIRED_OF_RUN = """
 SELECT id, run, path, kind FROM wait
 WHERE run = ? AND status = 'pending' AND deadline > 0 AND deadline <= ? ORDER BY deadline
 """
+_EXPIRED_OF_TOPIC = """
+SELECT id, run, path, kind FROM wait
+WHERE account = ? AND topic = ? AND topic <> '' AND status = 'pending' AND deadline > 0 AND deadline <= ?
+ORDER BY deadline
+"""
+_UNTELL = "UPDATE inbox SET event = NULL WHERE run = ? AND consumed = 0 AND event IS NOT NULL"
 _CLOSE_WAIT = "UPDATE wait SET status = ?, decision = ?, decided = ? WHERE id = ? AND status = 'pending'"
 _WITHDRAW = """
 UPDATE wait SET status = 'withdrawn', decision = ?, decided = ? WHERE run = ? AND path = ? AND status = 'pending'
@@ -55,7 +63,7 @@ def post(connection: Connection, account: str, message: Message, body: bytes) ->
     key, status = row
     if status in FINAL:
         raise Conflict(f"run {message.run_id} has ended: {status}", {"status": status})
-    return _tell(connection, key, message.kind, (message.path, body), message.at)
+    return tell(connection, key, message.kind, (message.path, body), message.at)
 
 
 def decide(connection: Connection, account: str, wait_id: str, decision: bytes, digest: str, now: float) -> Wait | Gone:
@@ -77,8 +85,17 @@ def decide(connection: Connection, account: str, wait_id: str, decision: bytes, 
     if digest and digest != shown:
         raise Conflict(f"what {wait_id} shows has changed since", {"digest": shown})
     connection.execute(_CLOSE_WAIT, ("decided", decision, now, key))
-    _tell(connection, run, "decision", (path, decision), now)
+    tell(connection, run, "decision", (path, decision), now)
     return wait_of(connection.execute(_WAIT, (account, wait_id)).fetchone())
+
+
+def tell(connection: Connection, run: int, kind: str, said: tuple[str, bytes], at: float) -> int:
+    """Put a message (path, body) into a run's inbox and wake it; returns its order."""
+    path, body = said
+    order = connection.execute(_INSERT_MESSAGE, (run, kind, path, body, at)).lastrowid or 0
+    connection.execute(_WAKE, (run,))
+    beat(connection)
+    return order
 
 
 def expire(connection: Connection, now: float, *, run: int = 0, limit: int) -> int:
@@ -90,6 +107,12 @@ def expire(connection: Connection, now: float, *, run: int = 0, limit: int) -> i
     for row in rows:
         _expire_one(connection, row, now)
     return len(rows)
+
+
+def expire_topic(connection: Connection, account: str, topic: str, now: float) -> None:
+    """Close the waits for events of this name whose deadline has passed, so that none comes to them late."""
+    for row in connection.execute(_EXPIRED_OF_TOPIC, (account, topic, now)).fetchall():
+        _expire_one(connection, row, now)
 
 
 def withdraw(connection: Connection, lease: Lease, paths: list[str], reason: str, now: float) -> list[str]:
@@ -119,6 +142,8 @@ def end_pass(connection: Connection, lease: Lease, verdict: Verdict, content: tu
             "UPDATE wait SET status = 'cancelled', decided = ? WHERE run = ? AND status = 'pending'",
             (verdict.ended, lease.key),
         )
+        connection.execute(_UNTELL, (lease.key,))  # a run that has ended keeps no event
+        lanes.leave(connection, lease.key)
     connection.execute(_RELEASE, (verdict.status, verdict.wake_at, verdict.active, verdict.ended, due, lease.key))
     connection.execute("UPDATE run_content SET output = ?, error = ?, usage = ? WHERE run = ?", (*content, lease.key))
     beat(connection)
@@ -136,12 +161,4 @@ def _expire_one(connection: Connection, row: tuple[int, int, str, str], now: flo
     key, run, path, kind = row
     said = encode({"decision": "due" if kind == "timer" else "expired"})
     connection.execute(_CLOSE_WAIT, ("expired", said, now, key))
-    _tell(connection, run, "decision", (path, said), now)
-
-
-def _tell(connection: Connection, run: int, kind: str, said: tuple[str, bytes], at: float) -> int:
-    path, body = said
-    order = connection.execute(_INSERT_MESSAGE, (run, kind, path, body, at)).lastrowid or 0
-    connection.execute(_WAKE, (run,))
-    beat(connection)
-    return order
+    tell(connection, run, "decision", (path, said), now)

@@ -6,7 +6,7 @@ The law of the file: a row is written once; every write looks at the run's epoch
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -14,12 +14,14 @@ from stepwell.errors import Conflict
 from stepwell.journal.entry import Entry
 from stepwell.journal.lease import LeaseLost
 from stepwell.ports import Batch, Lease, Loaded, Run
+from stepwell.stores.rules import SATISFIED, unusable
 from stepwell.stores.sqlite.rows import (
     ENTRIES,
     MESSAGES,
     RUNS,
     WAITS,
     Row,
+    encode,
     entry_of,
     entry_row,
     message_of,
@@ -34,13 +36,19 @@ Connection: TypeAlias = sqlite3.Connection
 _INSERT = "INSERT INTO journal (run, path, generation, kind, digest, at, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _INSERT_BLOB = "INSERT INTO blob (account, digest, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _INSERT_WAIT = """
-INSERT INTO wait (account, uid, run, path, generation, kind, request, digest, opened, deadline, on_expire)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, path, generation) DO NOTHING
+INSERT INTO wait (account, uid, run, path, generation, kind, request, digest, opened, deadline, on_expire, topic)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, path, generation) DO NOTHING
 """
 _INSERT_OUTGOING = """
 INSERT INTO outgoing (account, key, run, path, channel, recipient, subject, body, priority, at, status)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (account, key) DO NOTHING
 """
+_SATISFY = """
+UPDATE wait SET status = 'decided', decision = ?, decided = ?
+WHERE run = ? AND path = ? AND kind = 'event' AND status = 'pending'
+"""
+_EVENT = "SELECT 1 FROM event WHERE id = ? AND account = ?"
+_USE = "INSERT INTO event_use (run, event, account) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _CONSUME = "UPDATE inbox SET consumed = 1 WHERE id = ? AND run = ?"
 _ENTRIES_FROM = ENTRIES + " WHERE run = ? AND path >= ? ORDER BY path, generation"
 _ENTRIES_IN_ORDER = ENTRIES + " WHERE run = ? ORDER BY id"
@@ -62,15 +70,18 @@ def appending(lease: Lease, batch: Batch, now: float) -> tuple[Callable[[Connect
     rows = [entry_row(entry, lease.key, now) for entry in batch.entries]
     blobs = [(lease.account, digest, text) for entry in batch.entries for digest, text in entry.blobs]
     size = sum(len(row[-1]) + 200 for row in rows) + sum(len(text) for _, _, text in blobs)
-    if len(rows) == 1 and not (blobs or batch.open or batch.consume or batch.outgoing):
+    beside = blobs or batch.open or batch.consume or batch.outgoing or batch.satisfied or batch.used
+    if len(rows) == 1 and not beside:
         return partial(_append_one, lease, rows[0]), size, True
     rest = [
         (_INSERT_BLOB, blobs),
         (_INSERT_WAIT, [wait_row(wait, lease, now) for wait in batch.open]),
+        (_SATISFY, [(encode(SATISFIED), now, lease.key, path) for path in batch.satisfied]),
         (_CONSUME, [(order, lease.key) for order in batch.consume]),
         (_INSERT_OUTGOING, [outgoing_row(outgoing, lease, now) for outgoing in batch.outgoing]),
     ]
-    return partial(_append, lease, rows, [(statement, given) for statement, given in rest if given]), size, False
+    statements = [(statement, given) for statement, given in rest if given]
+    return partial(_append, lease, rows, statements, batch.used), size, False
 
 
 def _append_one(lease: Lease, row: Row, connection: Connection) -> int:
@@ -78,7 +89,9 @@ def _append_one(lease: Lease, row: Row, connection: Connection) -> int:
     return _insert(connection, row)
 
 
-def _append(lease: Lease, rows: list[Row], rest: list[tuple[str, list[Row]]], connection: Connection) -> int:
+def _append(
+    lease: Lease, rows: list[Row], rest: list[tuple[str, list[Row]]], used: Sequence[int], connection: Connection
+) -> int:
     fence(connection, lease)
     orders = [_insert(connection, row) for row in rows]
     try:
@@ -86,7 +99,15 @@ def _append(lease: Lease, rows: list[Row], rest: list[tuple[str, list[Row]]], co
             connection.executemany(statement, given)
     except sqlite3.IntegrityError as error:
         raise Conflict(f"run {lease.run_id}: an id of a wait is taken") from error
+    for order in used:
+        _use(connection, lease, order)
     return orders[0] if orders else 0
+
+
+def _use(connection: Connection, lease: Lease, order: int) -> None:
+    known = connection.execute(_EVENT, (order, lease.account)).fetchone() is not None
+    if not known or not connection.execute(_USE, (lease.key, order, lease.account)).rowcount:
+        raise unusable(order, lease.run_id, known=known)
 
 
 def _insert(connection: Connection, row: Row) -> int:

@@ -20,12 +20,13 @@ _decode = msgspec.json.Decoder().decode
 RUNS = """
 SELECT run.uid, run.account, run.workflow, run.version, run.definition, content.input, run.status, content.output,
        content.error, run.requester, content.project, run.idempotency_key, run.created, run.started, run.ended,
-       run.active, run.generation, run.wake_at, run.owner, run.epoch, content.usage
+       run.active, run.generation, run.wake_at, run.owner, run.epoch, content.usage, run.lane
 FROM run CROSS JOIN run_content AS content ON content.run = run.id
 """
 WAITS = """
 SELECT wait.uid, wait.path, wait.kind, wait.request, wait.digest, wait.opened, wait.deadline, wait.on_expire,
-       wait.status, wait.decision, wait.decided, wait.generation, run.uid, wait.account, run.workflow
+       wait.status, wait.decision, wait.decided, wait.generation, run.uid, wait.account, run.workflow,
+       wait.topic
 FROM wait CROSS JOIN run ON run.id = wait.run
 """
 MESSAGES = "SELECT inbox.kind, inbox.path, inbox.body, inbox.id, inbox.at FROM inbox"
@@ -45,7 +46,7 @@ def decode(text: bytes | None) -> Json:
 def run_of(row: Row) -> Run:
     """A run of a row of `RUNS`."""
     uid, account, workflow, version, definition, given, status, output, error, requester, project, *rest = row
-    key, created, started, ended, active, generation, wake_at, owner, epoch, usage = rest
+    key, created, started, ended, active, generation, wake_at, owner, epoch, usage, lane = rest
     return Run(
         uid,
         account,
@@ -68,6 +69,7 @@ def run_of(row: Row) -> Run:
         owner,
         epoch,
         decode(usage) or {},
+        lane,
     )
 
 
@@ -106,7 +108,7 @@ def entry_row(entry: Entry, run: int, now: float) -> Row:
 
 
 def wait_row(wait: Wait, lease: Lease, now: float) -> Row:
-    """The columns of a wait that is opened, in the order of the table up to `on_expire`."""
+    """The columns of a wait that is opened, in the order of the table up to `on_expire`, and its topic."""
     return (
         lease.account,
         wait.id,
@@ -119,6 +121,7 @@ def wait_row(wait: Wait, lease: Lease, now: float) -> Row:
         wait.opened or now,
         wait.deadline,
         wait.on_expire,
+        wait.topic,
     )
 
 

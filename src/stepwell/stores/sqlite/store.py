@@ -16,10 +16,11 @@ from typing import Any, TypeAlias
 
 from stepwell.errors import Gone, Unavailable
 from stepwell.journal.entry import Entry
-from stepwell.ports import FINAL, Batch, Lease, Loaded, Message, NewRun, Outgoing, Run, Verdict, Wait
+from stepwell.ports import FINAL, Batch, Lease, Loaded, Message, NewRun, Outgoing, Run, SentEvent, Verdict, Wait
 from stepwell.stores.announcements import Seen
 from stepwell.stores.liveness import boot_seconds
-from stepwell.stores.sqlite import claiming, creating, deciding, journal
+from stepwell.stores.rules import check_lane
+from stepwell.stores.sqlite import claiming, creating, deciding, events, journal
 from stepwell.stores.sqlite.claiming import Claimant
 from stepwell.stores.sqlite.connection import BusyLine, Durability
 from stepwell.stores.sqlite.creating import RunFilter, WaitFilter
@@ -75,6 +76,8 @@ class SqliteRunStore:
         return await self.database.read(lambda connection: creating.definition(connection, account, digest))
 
     async def create(self, run: NewRun) -> tuple[Run, bool]:
+        """See the port. Raises ValueError for a lane without places."""
+        check_lane(run)
         content, now = (encode(run.input), encode(run.project)), self._clock()
         return await self.database.write(
             lambda connection: creating.create(connection, run, content, now),
@@ -106,6 +109,11 @@ class SqliteRunStore:
             return claiming.claim(connection, claimant, ttl, limit)
 
         return await self.database.write(act, announces=True)
+
+    async def next_due(self) -> float:
+        """See the port. The answer may be up to a second ago; what has been due for longer is not told any more."""
+        now = self._clock()
+        return await self.database.read(lambda connection: claiming.next_due(connection, now))
 
     async def renew(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:
         held, uptime = list(leases), self._uptime()
@@ -166,6 +174,17 @@ class SqliteRunStore:
         if isinstance(result, Gone):
             raise result
         return result
+
+    async def send_event(self, account: str, event: SentEvent) -> int:
+        data, now = encode(event.data), self._clock()
+        return await self.database.write(
+            lambda connection: events.send(connection, account, event, data, now), size=len(data) + 400, announces=True
+        )
+
+    async def events(self, lease: Lease, name: str, since: float) -> list[SentEvent]:
+        """See the port. They come in the order in which they were told. Raises LeaseLost."""
+        now = self._clock()
+        return await self.database.read(lambda connection: events.unused(connection, lease, name, since, now))
 
     async def wait(self, account: str, wait_id: str) -> Wait:
         return await self.database.read(lambda connection: creating.wait(connection, account, wait_id))

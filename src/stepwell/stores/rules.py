@@ -1,0 +1,53 @@
+"""What all run stores count and say alike about events, lanes and due times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from stepwell.errors import Conflict
+from stepwell.ports import NewRun, SentEvent
+
+Json: TypeAlias = Any
+
+EVENTS_KEPT = 24 * 3600.0
+"""Seconds for which an event is kept; one that a run was told of is kept for that run until it has read so."""
+EVENTS_SWEPT = EVENTS_KEPT + 3600.0
+"""Seconds after which it is deleted: later, so that one that was read just in time can still be used."""
+SWEEP_EVERY = 100
+"""With every so many events, those that are kept no more are deleted."""
+JUST_DUE = 1.0
+"""Seconds for which something that is overdue still counts as the next that is due."""
+SATISFIED: Json = {"decision": "satisfied"}
+"""The decision of a wait that an event has satisfied."""
+
+
+def told_of(event: SentEvent, order: int) -> Json:
+    """The body of the message that tells a run of an event."""
+    return {"event": order, "id": event.id, "name": event.name}
+
+
+def unusable(order: int, run_id: str, *, known: bool) -> Conflict:
+    """The refusal of an event that satisfies nothing any more; `known` says whether it is there at all."""
+    if known:
+        return Conflict(f"event {order} has already satisfied a wait of run {run_id}", {"event": order})
+    return Conflict(f"there is no event {order}", {"event": order})
+
+
+def check_lane(new: NewRun) -> None:
+    """Raises ValueError for a lane without places, in which nothing could ever run."""
+    if new.lane and new.lane_limit < 1:
+        raise ValueError(f"run {new.id}: a lane has at least one place, not {new.lane_limit}")
+
+
+def lane_full(new: NewRun, holders: Sequence[str]) -> Conflict:
+    """The refusal of a run whose lane is full."""
+    return Conflict(
+        f"the lane {new.lane} is full: {', '.join(holders)}",
+        {"lane": new.lane, "limit": new.lane_limit, "runs": list(holders)},
+    )
+
+
+def replaced_by(new: NewRun) -> Json:
+    """The body of the cancel that makes a place free for a newer run."""
+    return {"reason": f"replaced by run {new.id} of the same lane", "by": new.requester}
