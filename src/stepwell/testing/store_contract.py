@@ -14,6 +14,8 @@ from stepwell.journal.entry import Entry
 from stepwell.journal.lease import LeaseLost
 from stepwell.ports import Batch, Lease, Message, Outgoing
 from stepwell.testing.store_builders import ACCOUNT, TTL, OpenedStore, batch, entry, leased, new_run
+from stepwell.testing.store_event_contract import DueContract, EventContract
+from stepwell.testing.store_lane_contract import LaneContract
 from stepwell.testing.store_lease_contract import LeaseContract, WaitContract
 
 
@@ -202,5 +204,7 @@ class JournalContract:
         assert run.input == {"list": [1]}
 
 
-class RunStoreContract(RunContract, JournalContract, LeaseContract, WaitContract):
+class RunStoreContract(
+    RunContract, JournalContract, LeaseContract, WaitContract, EventContract, DueContract, LaneContract
+):
     """All of it. The fixture `opened` gives an `OpenedStore` that nobody has used yet."""
