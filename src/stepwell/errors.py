@@ -120,6 +120,8 @@ class StepFailed(StepwellError):
         self.kind = kind
         self.message = message
         self.retryable = kind in RETRYABLE_KINDS if retryable is None else retryable
+        self.final = retryable is False
+        """Whether it was said that trying again is of no use, whatever the policy."""
         self.retry_after = retry_after
         self.detail = detail
         self.path = ""
@@ -129,7 +131,7 @@ class StepFailed(StepwellError):
         return f"{self.kind}: {self.message}"
 
     def record(self) -> dict[str, Json]:
-        """This failure as JSON, the form in which journals keep it."""
+        """The failure as JSON, the form in which journals keep it."""
         data: dict[str, Json] = {"kind": self.kind, "message": self.message, "retryable": self.retryable}
         if self.path:
             data["path"] = self.path
@@ -142,9 +144,8 @@ class StepFailed(StepwellError):
     @classmethod
     def of(cls, record: dict[str, Json], *, order: int = 0) -> StepFailed:
         """The failure that `record()` described."""
-        failure = cls(
-            record["kind"], record["message"], record["retryable"], record.get("retry_after"), record.get("detail")
-        )
+        failure = cls(record["kind"], record["message"], None, record.get("retry_after"), record.get("detail"))
+        failure.retryable = record["retryable"]
         failure.path = record.get("path", "")
         failure.order = order
         return failure

@@ -224,9 +224,9 @@ class RunStore(Protocol):
         """Take runs that are queued, due (`wake_at`), have unread messages, or whose owner is dead or has lapsed.
 
         With `run_id`, only that run, and also a parked one with nothing due unless `due_only`. Each claim raises the
-        epoch and sets
-        the run's status to running. Expired waits (deadline passed) of the claimed runs are turned into messages first.
-        A run that was never claimed is passed over while its lane is full, or an older one of the lane waits.
+        epoch and sets the run's status to running. Expired waits (deadline passed) of the claimed runs are turned into
+        messages first. A run that was never claimed is passed over while its lane is full, or an older one of the lane
+        waits.
         """
 
     async def next_due(self) -> float:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -19,14 +20,18 @@ from stepwell.engine.runtime import World
 from stepwell.errors import StepFailed
 from stepwell.interpreter.definition import Definition
 from stepwell.interpreter.effect import ToolCall
-from stepwell.journal.entry import LARGE, outcome_of
+from stepwell.journal.entry import LARGE, Entry, outcome_of
 from stepwell.journal.path import round_number
 from stepwell.kinds import discover
-from stepwell.ports import FINAL, Batch, Lease, Loaded, NewRun, Run, RunStore, Tool, Verdict
+from stepwell.ports import FINAL, Batch, Lease, Loaded, NewRun, Run, RunStore, Tool, Verdict, Wait
 from stepwell.stores.memory import MemoryRunStore
 
 Json = Any
 ACCOUNT = "default"
+
+
+class Performance(BaseException):
+    """Something was performed where nothing may be."""
 
 
 class Crash(BaseException):
@@ -185,7 +190,9 @@ async def finish(store: RunStore, plan: Pinned, script: Script, run_id: str = "r
             return run
         await one_pass(store, plan, script, run_id=run_id)
         await decide_all(store, run_id)
-    raise AssertionError("the run does not end")
+    waits = [(wait.path, wait.kind, wait.status) for wait in await store.waits(ACCOUNT, run_id=run_id, pending_only=False)]
+    paths = [(entry.order, entry.path, entry.kind) for entry in await store.history(ACCOUNT, run_id)]
+    raise AssertionError(f"the run does not end: {run.status}, waits {waits}, journal {paths}")
 
 
 def plan_of(definition: Json) -> Pinned:
@@ -219,21 +226,27 @@ async def replay(store: RunStore, plan: Pinned, run_id: str = "r1") -> tuple[Ver
     """The verdict of a pass over the whole journal in which nothing may be performed, and what it wanted to record."""
     run = await store.run(ACCOUNT, run_id)
     entries = [entry for entry in await store.history(ACCOUNT, run_id) if entry.path]
+    return await replay_journal(run, entries, plan, lambda digest: store.blob_now(ACCOUNT, digest))
+
+
+async def replay_journal(
+    run: Run, entries: list[Entry], plan: Pinned, blob: Callable[[str], bytes], waits: Sequence[Wait] = ()
+) -> tuple[Verdict | None, list[Any]]:
+    """As `replay`, of a journal at hand."""
 
     async def perform(effect: Any, context: CallContext) -> Performed:
-        raise AssertionError(f"{context.path} was performed on replay")
+        raise Performance(context.path)
 
     class Closed:
         def __getattr__(self, name: str) -> Any:
             raise AssertionError(f"{name} was called on replay")
 
         def blob_now(self, account: str, digest: str) -> bytes:
-            return store.blob_now(account, digest)
+            return blob(digest)
 
-    loaded = Loaded(run, entries, (), ())
-    lease = Lease(run_id, ACCOUNT, 0, 0, "")
+    lease = Lease(run.id, ACCOUNT, 0, 0, "")
     world = World(Closed(), {ToolCall: perform}, NoTools(), Listeners(), plan.children)  # type: ignore[arg-type]
-    current = Pass(lease, loaded, plan.main, world)
+    current = Pass(lease, Loaded(run, entries, (), waits), plan.main, world)
     try:
         verdict = await current._verdict()
     finally:

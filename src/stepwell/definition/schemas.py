@@ -19,8 +19,12 @@ Json: TypeAlias = Any
 def _validator(text: bytes) -> Draft202012Validator:
     import jsonschema
 
+    from referencing.jsonschema import EMPTY_REGISTRY
+
     return jsonschema.Draft202012Validator(
-        msgspec.json.decode(text), format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
+        msgspec.json.decode(text),
+        registry=EMPTY_REGISTRY,  # a reference to elsewhere is never fetched
+        format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER,
     )
 
 

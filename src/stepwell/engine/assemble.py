@@ -74,8 +74,7 @@ def _model(model: ModelSettings, settings: Settings) -> EmbeddedText | OpenAICom
     if model.provider == "embedded":
         return EmbeddedText(model.name, gguf=settings.embedded_gguf)
     if model.provider == "anthropic":
-        raise DefinitionError([
-            Problem("error", "not_performed", f"model {model.name}: the provider anthropic is not performed by this version",
-                    'use an OpenAI-compatible endpoint: provider = "openai" with base_url')
-        ])  # fmt: skip
+        message = f"model {model.name}: the provider anthropic is not performed by this version"
+        hint = 'use an OpenAI-compatible endpoint: provider = "openai" with base_url'
+        raise DefinitionError([Problem("error", "not_performed", message, hint)])
     return OpenAICompatible(model.name, model.base_url, model.model, api_key=model.api_key.reveal())

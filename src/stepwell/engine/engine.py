@@ -240,7 +240,7 @@ def _checked_form(form: dict[str, Json], data: Json) -> Json:
 
 
 def new_id() -> str:
-    """A run's id: grows with time, unguessable, never chosen by anyone (12 hex digits of milliseconds, 10 of chance)."""
+    """A run's id: 12 hex digits of milliseconds and 10 of chance. It grows with time; nobody chooses it."""
     return f"{int(time.time() * 1000):012x}{secrets.token_hex(5)}"
 
 

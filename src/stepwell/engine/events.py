@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from stepwell.journal.entry import Draft
 
 Json: TypeAlias = Any
 BACKLOG = 10_000
@@ -77,3 +80,33 @@ class Listeners:
         """Tell every listener of a run that nothing more comes for now."""
         for listener in self._by_run.get(run_id, ()):
             listener.put(None)
+
+
+_NAMES = {
+    "succeeded": "step_completed",
+    "failed": "step_failed",
+    "cancelled": "step_cancelled",
+    "completed": "step_completed",
+    "skipped": "step_skipped",
+}
+
+
+def told_by(draft: Draft) -> tuple[str, str, dict[str, Json]] | None:
+    """What an entry tells whoever listens: the event's name, path and data; None for what is of no interest."""
+    body, path = draft.body, draft.path
+    if path.endswith("/?") or "/~" in path.removesuffix("/~start"):
+        return None
+    if draft.kind == "started":
+        if not path.endswith("/~start") or "/@" in path:
+            return None
+        said = draft.outcome().value
+        items = len(said["over"]) if isinstance(said, dict) and "over" in said else None
+        return "step_started", path.removesuffix("/~start"), {} if items is None else {"items": items}
+    status = body.status or draft.kind
+    data: dict[str, Json] = {
+        name: value for name in ("attempts", "error", "reason", "retry_at", "meta") if (value := getattr(body, name))
+    }
+    if body.ended and body.started:
+        data["duration_ms"] = max(0, round((body.ended - body.started) * 1000))
+    name = "step_retrying" if "/@" in path else _NAMES.get(status, status)
+    return name, path.partition("/@")[0], data

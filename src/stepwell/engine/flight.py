@@ -1,31 +1,109 @@
 """Flights: effects while they are being performed.
 
-The law of the file: however a performer ends, its attempt says how; only the store's failure and a cancellation leave.
+The law of the file: however a performer ends, its attempt says how; a call that may not be repeated is known to the
+journal before it is made, and is awaited even if whoever asked for it is not there any more.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.errors import StepFailed, Unavailable
 from stepwell.interpreter.normalise import normalised_json
+from stepwell.interpreter.runtime import Attempt
+from stepwell.journal import path as paths
+from stepwell.journal.entry import Body, Draft
+from stepwell.ports import Batch
 
 if TYPE_CHECKING:
+    from stepwell.engine.ledger import Ledger
     from stepwell.engine.performer import CallContext, Performer
     from stepwell.interpreter.effect import Effect
-    from stepwell.interpreter.runtime import Attempt
 
+Json: TypeAlias = Any
 
 LAST_WORD = 0.25
 """Seconds by which a performer, which keeps the timeout itself, may say more of it than that it passed."""
 
 
-async def fly(
-    performer: Performer, effect: Effect, context: CallContext, attempt: Attempt, clock: Callable[[], float]
-) -> None:
-    """Perform an effect within `context.timeout` seconds and put the result, or the failure, into `attempt`."""
+class Flights:
+    """The effects that one pass has in flight."""
+
+    def __init__(self, performers: Mapping[type[Effect], Performer], ledger: Ledger) -> None:
+        self.aloft: dict[str, Attempt] = {}
+        self._performers = performers
+        self._ledger = ledger
+        self._stragglers: dict[str, tuple[asyncio.Task[None], Attempt, str]] = {}
+
+    async def perform(self, effect: Effect, context: CallContext, attempt: Attempt, text: bytes, digest: str) -> None:
+        """Perform an effect once and put how it ended into `attempt`."""
+        path = context.path
+        if not effect.again() and not await self._intend(path, attempt, text, digest):
+            return
+        self.aloft[path] = attempt
+        self._ledger.freshen(path)
+        flight = _fly(self._performers[type(effect)], effect, context, attempt)
+        try:
+            if effect.again():
+                await flight
+            else:
+                await self._once(path, asyncio.ensure_future(flight), attempt, digest)
+        finally:
+            del self.aloft[path]
+
+    async def _once(self, path: str, task: asyncio.Task[None], attempt: Attempt, digest: str) -> None:
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._stragglers[path] = (task, attempt, digest)
+            raise
+
+    async def _intend(self, path: str, attempt: Attempt, text: bytes, digest: str) -> bool:
+        """Record that a call which may not be repeated is about to be made; false if that was said before."""
+        place = paths.start(paths.attempt(path, attempt.number))
+        if place in self._ledger.outcomes:
+            attempt.failure = StepFailed(
+                "in_doubt",
+                "the process ended during this call, which may not be repeated: nobody knows whether it took effect",
+                retryable=False,
+            )
+            return False
+        draft = Draft(place, "started", Body(started=attempt.started), digest=digest)
+        draft.arguments(text)
+        await self._ledger.record(draft, outgoing=(), also=Batch())
+        return True
+
+    def outlives(self, path: str) -> bool:
+        """Whether the call of a step goes on although nobody awaits it."""
+        return path in self._stragglers
+
+    async def land(self, grace: float | None) -> None:
+        """Wait for calls that outlived whoever asked for them (`grace` seconds, None: their own timeouts); record all.
+
+        Those still in flight then are recorded as in doubt.
+        """
+        if self._stragglers:
+            await asyncio.wait([task for task, _, _ in self._stragglers.values()], timeout=grace)
+        for path, (task, attempt, digest) in self._stragglers.items():
+            body = Body(started=attempt.started, ended=attempt.ended, attempts=attempt.number, meta=attempt.meta)
+            draft = Draft(path, "succeeded", body, digest=digest)
+            if not task.done():
+                task.cancel()
+                body.status, body.ended, body.reason = "cancelled", time.time(), {"type": "in_doubt"}
+                draft.kind = "cancelled"
+            elif attempt.failure is not None:
+                body.error, draft.kind = attempt.failure.record(), "failed"
+            else:
+                draft.value(attempt.value, attempt.text)
+            self._ledger.ride(draft)
+        self._stragglers.clear()
+
+
+async def _fly(performer: Performer, effect: Effect, context: CallContext, attempt: Attempt) -> None:
+    """Perform an effect within `context.timeout` seconds. Only the store's failure and a cancellation leave."""
     try:
         async with asyncio.timeout(context.timeout + LAST_WORD):
             performed = await performer(effect, context)
@@ -41,4 +119,4 @@ async def fly(
         raise
     except Exception as error:  # noqa: BLE001 -- a fault of an adapter is this step's failure, not the engine's
         attempt.failure = StepFailed("tool_error", f"{type(error).__name__}: {error}")
-    attempt.ended = max(attempt.started, clock())
+    attempt.ended = max(attempt.started, time.time())

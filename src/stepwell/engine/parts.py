@@ -90,8 +90,9 @@ class Parts:
             called = child.workflow.workflow
             if called in chain:
                 circle = " > ".join((*chain[chain.index(called) :], called))
-                raise DefinitionError([Problem("error", "recursion", f"workflows call each other in a circle: {circle}",
-                                               "a workflow named by a template may; it is bounded by depth", loaded.file)])  # fmt: skip
+                message = f"workflows call each other in a circle: {circle}"
+                hint = "a workflow that is named by a template may; its depth is bounded"
+                raise DefinitionError([Problem("error", "recursion", message, hint, loaded.file)])
             self._children(child, (*chain, called))
             found[name.source] = child
         return found

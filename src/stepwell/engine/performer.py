@@ -31,7 +31,10 @@ class CallContext:
 
 @dataclass(frozen=True, slots=True)
 class Performed:
-    """The result as plain JSON; `meta` holds facts for people (tokens, model, way taken); `outgoing` is stored with it."""
+    """The result as plain JSON.
+
+    `meta` holds facts for people (tokens, model, way taken); `outgoing` is stored with the result.
+    """
 
     value: Json
     meta: dict[str, Json] | None = None

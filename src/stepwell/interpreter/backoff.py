@@ -46,7 +46,7 @@ def delay(policy: RetryPolicy, number: int, failure: StepFailed, key: str) -> fl
 
 def may_pass(policy: RetryPolicy, failure: StepFailed) -> bool:
     """Whether a failure is of a kind that this policy retries."""
-    if failure.kind in policy.unless:
+    if failure.final or failure.kind in policy.unless:
         return False
     if policy.on is not None:
         return failure.kind in policy.on

@@ -78,7 +78,7 @@ class Record(Mapping[str, Json]):
         self.path = path
         self._recall = recall
 
-    def __getitem__(self, key: str) -> Json:
+    def __getitem__(self, key: str) -> Json:  # noqa: PLR0911 -- a table, written as one
         outcome = self.outcome
         match key:
             case "status":

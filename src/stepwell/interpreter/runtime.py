@@ -6,7 +6,7 @@ again on replay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stepwell.interpreter.definition import Definition
     from stepwell.interpreter.effect import Effect
     from stepwell.journal.entry import Draft, Outcome
+    from stepwell.ports import WaitKind
 
 Json: TypeAlias = Any
 
@@ -52,6 +53,9 @@ class Runtime(Protocol):
     def has_begun(self, path: str) -> bool:
         """Whether anything is recorded at or below a path."""
 
+    def is_live(self, path: str) -> bool:
+        """Whether this pass has done or recorded anything new at or below a path."""
+
     def round_of(self, path: str) -> int:
         """The current round of the step at a path (without its round)."""
 
@@ -78,10 +82,21 @@ class Runtime(Protocol):
     ) -> Attempt:
         """Make an effect real, bounded by the step's timeout. A failure is data."""
 
-    async def wait(self, path: str, kind: str, request: Json, *, deadline: float = 0.0, on_expire: str = "") -> Outcome:
+    async def wait(
+        self, path: str, kind: WaitKind, request: Json, *, deadline: float = 0.0, on_expire: str = ""
+    ) -> Outcome:
         """Wait for a message to the step at `path`: durable, and holding nothing once the run parks.
 
         `deadline` is in seconds from now (0: none). Raises Pause, Withdrawn.
+        """
+
+    async def wait_event(
+        self, path: str, name: str, accept: Callable[[Json], bool], *, deadline: float = 0.0
+    ) -> Outcome:
+        """Wait for an event of a name that `accept` takes; its value is `{"woken_by", "event"}`.
+
+        An event that came up to a day before counts; each satisfies at most one wait of the run. `deadline` is in
+        seconds from now (0: none). Raises Pause, Withdrawn, and what `accept` raises.
         """
 
     async def sleep_until(self, path: str, at: float) -> None:
@@ -89,6 +104,9 @@ class Runtime(Protocol):
 
     async def withdraw(self, path: str, reason: str) -> None:
         """Close every wait below `path`, open now or opened later in this pass."""
+
+    def reopen(self, path: str) -> None:
+        """Let steps below `path` wait again: other steps than those whose waits were closed run there now."""
 
     def clock(self) -> float:
         """UTC seconds now. Whoever uses the answer records it."""

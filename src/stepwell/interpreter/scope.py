@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from stepwell.interpreter.definition import Definition
     from stepwell.interpreter.recipes import PinnedRecipe
     from stepwell.interpreter.runtime import Attempt, Runtime
+    from stepwell.ports import WaitKind
 
 Json: TypeAlias = Any
 DEEPEST = 8
@@ -95,6 +96,7 @@ class Scope:
 
     def after_failure(self, failure: StepFailed) -> Scope:
         """The scope of the steps that run once the run has failed; their ids are unique with those of all others."""
+        self.runtime.reopen(self.path)
         context = self.context | {"error": failure.record()}
         return Scope(self, self.path, None, context, self.outputs, self.records)
 
@@ -230,9 +232,21 @@ class Scope:
             self.opened = found.started
         return found.value
 
-    async def wait(self, kind: str, request: Json, *, expires_in: float | None = None, on_expire: str = "") -> Json:
+    async def wait(
+        self, kind: WaitKind, request: Json, *, expires_in: float | None = None, on_expire: str = ""
+    ) -> Json:
         """Wait for a message to this step."""
         found = await self.runtime.wait(self.path, kind, request, deadline=expires_in or 0.0, on_expire=on_expire)
+        self.opened = found.started
+        return found.value
+
+    async def wait_event(self, name: str, match: Expression | None, *, expires_in: float | None = None) -> Json:
+        """Wait for an event; what it carries, or that it did not come in time. Raises ExpressionError of `match`."""
+
+        def accept(event: Json) -> bool:
+            return match is None or match.program.test(self.context | {"event": event})
+
+        found = await self.runtime.wait_event(self.path, name, accept, deadline=expires_in or 0.0)
         self.opened = found.started
         return found.value
 

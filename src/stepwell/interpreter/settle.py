@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from stepwell.interpreter.scope import Scope
 
 T = TypeVar("T")
+REPLAY = 0.01
+"""Seconds after which it is looked again whether a part that is being replayed has come to anything new."""
 
 
 def worst(problems: list[BaseException]) -> BaseException:
@@ -119,6 +121,7 @@ class Crew:
 async def within(scope: Scope, part: Coroutine[Any, Any, T], limit: float) -> T | None:
     """The part's result, or None if it was cut off after `limit` seconds; waits for people do not count: they park."""
     crew = Crew(scope)
+    loop = asyncio.get_running_loop()
     results: list[T] = []
     late = False
 
@@ -126,11 +129,14 @@ async def within(scope: Scope, part: Coroutine[Any, Any, T], limit: float) -> T 
         results.append(await part)
 
     def cut() -> None:
-        nonlocal late
+        nonlocal late, timer
+        if not scope.runtime.is_live(scope.path):  # what is only being replayed has had its time already
+            timer = loop.call_later(REPLAY, cut)
+            return
         late = True
         crew.cut()
 
-    timer = asyncio.get_running_loop().call_later(max(0.0, limit), cut)
+    timer = loop.call_later(max(0.0, limit), cut)
     crew.spawn(run())
     try:
         await crew.settled()

@@ -17,9 +17,8 @@ def failed_inside(failures: Sequence[tuple[str | int, Outcome]], part: str) -> S
          "message": (outcome.error or {}).get("message")}
         for name, outcome in failures
     ]  # fmt: skip
-    failure = StepFailed(
-        error["kind"], error["message"], retryable=error.get("retryable", False), detail={"causes": causes}
-    )
+    failure = StepFailed(error["kind"], error["message"], detail={"causes": causes})
+    failure.retryable = error.get("retryable", False)
     failure.path = error.get("path", "")
     failure.order = first.order
     return failure

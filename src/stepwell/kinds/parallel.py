@@ -73,29 +73,26 @@ class Parallel(Control):
     async def _branch(self, name: str, scope: Scope) -> Outcome:
         where = ("branches", name)
         inner = scope.branch(name, where)
-        if found := inner.recalled():
-            return found
-        try:
-            await inner.run_block(where)
-        except StepFailed as failure:
-            outcome = await inner.fail(failure)
-            if not self.continue_on_error:
-                await scope.withdraw(f"branch {name} failed")
-            return outcome
-        except Withdrawn as withdrawn:
-            if withdrawn.place != scope.path:
-                raise
-            return inner.give_up(withdrawn.reason)
-        return inner.complete(inner.last_output(where))
+        outcome = inner.recalled()
+        if outcome is None:
+            try:
+                await inner.run_block(where)
+                outcome = inner.complete(inner.last_output(where))
+            except StepFailed as failure:
+                outcome = await inner.fail(failure)
+            except Withdrawn as withdrawn:
+                if withdrawn.place != scope.path:
+                    raise
+                outcome = inner.give_up(withdrawn.reason)
+        if outcome.error and not self.continue_on_error:
+            await scope.withdraw(f"branch {name} failed")
+        return outcome
 
     async def _race(self, scope: Scope) -> Outcome:
         from stepwell.interpreter.race import Race, Rule
 
         total = len(self.branches)
-        if isinstance(self.mode, dict):
-            needed = self.mode["quorum"]
-        else:
-            needed = 1 if self.mode == "first_success" else total
+        needed = self.mode["quorum"] if isinstance(self.mode, dict) else {"first_success": 1}.get(self.mode, total)
         blocks = {name: ("branches", name) for name in self.branches}
         race = Race(scope, blocks, Rule(needed, total - needed + 1), self.concurrency or total)
         settled = await race.run()

@@ -50,9 +50,7 @@ class SubWorkflow(Control):
 def _failed(name: str, failure: StepFailed) -> StepFailed:
     if failure.kind == "depth_exceeded":
         return failure
-    outer = StepFailed(
-        "child_failed", f"{name}: {failure.kind}: {failure.message}", retryable=failure.retryable,
-        detail={"cause": failure.record()},
-    )  # fmt: skip
+    outer = StepFailed("child_failed", f"{name}: {failure.kind}: {failure.message}", detail={"cause": failure.record()})
+    outer.retryable = failure.retryable
     outer.path, outer.order = failure.path, failure.order
     return outer

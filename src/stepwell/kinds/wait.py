@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from stepwell.definition.fields import Duration, Expression, Template, seconds
-from stepwell.definition.step import Location, Recipes, Schema
+from stepwell.definition.step import Recipes, Schema
 from stepwell.errors import StepFailed
 from stepwell.interpreter.kind import Control
 
@@ -21,7 +20,12 @@ if TYPE_CHECKING:
 
 
 class WaitStep(Control):
-    """Waits `for` a duration or `until` an instant (ISO 8601 with offset); the output is `{woken_by, data}`."""
+    """Waits `for` a duration, `until` an instant, or for an `event`; the output is `{woken_by, data}`.
+
+    `until` is ISO 8601 with an offset. `match` is a condition over `event.name`, `event.data`, `event.at` and
+    `event.id`; without it, any event of the name will do. `woken_by` is timer, event, or expired when `expires_in` has
+    passed.
+    """
 
     extra_roots: ClassVar[Mapping[str, tuple[str, ...]]] = {"match": ("event",)}
 
@@ -52,10 +56,6 @@ class WaitStep(Control):
                 raise PydanticCustomError("duration", "{text}", {"text": str(error), "hint": "", "at": "for"}) from None
         return self
 
-    def unperformed(self) -> Iterable[tuple[Location, str]]:
-        if self.event is not None:
-            yield ("event",), "waiting for events"
-
     def shape(self, recipes: Recipes) -> Schema | None:
         del recipes
         return {
@@ -75,4 +75,8 @@ class WaitStep(Control):
             await scope.sleep(delay)
         elif self.until is not None:
             await scope.sleep_until(scope.text(self.until))
+        elif self.event is not None:
+            found = await scope.wait_event(scope.text(self.event), self.match, expires_in=self.expires_in)
+            event = found.get("event")
+            return scope.complete({"woken_by": found["woken_by"], "data": event["data"] if event else None})
         return scope.complete({"woken_by": "timer", "data": None})

@@ -1,0 +1,134 @@
+"""The ledger of a pass: what the journal says, and what is being added to it.
+
+The law of the file: a fact is remembered only once it is durable; what can be derived again rides with the next append.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stepwell.journal import path as paths
+from stepwell.journal.entry import Body, Draft, Entry, Outcome, outcome_of
+from stepwell.ports import Batch
+
+if TYPE_CHECKING:
+    from stepwell.ports import Lease, Loaded, Outgoing, RunStore
+
+Json: TypeAlias = Any
+
+
+class Ledger:
+    """Outcomes by path, rounds, and the entries that ride. `told` hears of every entry that counts."""
+
+    def __init__(self, lease: Lease, loaded: Loaded, store: RunStore, told: Callable[[Draft], None]) -> None:
+        self.outcomes: dict[str, Outcome] = {}
+        self.rounds: dict[str, int] = {}
+        self.rewinds: dict[str, int] = {}
+        self.causes: dict[str, tuple[str, str]] = {}
+        self.handed: set[str] = set()
+        """Paths handed to the store and not acknowledged: after an abort nobody knows here whether they are written."""
+        self._lease = lease
+        self._run = loaded.run
+        self._store = store
+        self._told = told
+        self._begun: set[str] = set()
+        self._live: set[str] = set()
+        self._riders: list[Draft] = []
+        self._active_before = loaded.run.active
+        self._since = time.monotonic()
+        for entry in sorted(loaded.entries, key=lambda entry: entry.order):
+            if entry.kind == "cancelled":  # says how something was left, not what came of it
+                continue
+            outcome = outcome_of(entry, self._fetch)
+            self._active_before = max(self._active_before, outcome.active)
+            self.remember(entry.path, outcome)
+            if entry.kind == "rewound":
+                self._rewound(outcome.value)
+
+    def _fetch(self, digest: str) -> bytes:
+        return self._store.blob_now(self._run.account, digest)
+
+    def remember(self, path: str, outcome: Outcome) -> None:
+        """Take an outcome into account."""
+        self.outcomes[path] = outcome
+        begun = self._begun
+        while path and path not in begun:
+            begun.add(path)
+            path = path.rpartition("/")[0]
+
+    def freshen(self, path: str) -> None:
+        """Note that something new happens at a path in this pass."""
+        live = self._live
+        while path not in live:
+            live.add(path)
+            path = path.rpartition("/")[0]
+
+    def is_live(self, path: str) -> bool:
+        return path in self._live
+
+    def has_begun(self, path: str) -> bool:
+        return path in self._begun
+
+    def active(self) -> float:
+        """Active seconds of the run so far."""
+        return self._active_before + time.monotonic() - self._since
+
+    @property
+    def rides(self) -> bool:
+        return bool(self._riders)
+
+    def ride(self, draft: Draft, *, quietly: bool = False) -> Outcome:
+        """Record something that can be derived again; it becomes durable with the next append."""
+        draft.body.active = round(self.active(), 3)
+        outcome = draft.outcome()
+        self._riders.append(draft)
+        self.freshen(draft.path)
+        self.remember(draft.path, outcome)
+        if not quietly:
+            self._told(draft)
+        return outcome
+
+    async def record(self, draft: Draft, *, outgoing: Sequence[Outgoing], also: Batch) -> Outcome:
+        """Record a fact with what rides and what belongs to it; returns when it is durable, with its order."""
+        riders, self._riders = self._riders, []
+        entries = [self._entry(rider) for rider in riders]
+        entries.append(self._entry(draft))
+        self.handed.add(draft.path)
+        self.freshen(draft.path)
+        order = await self._store.append(self._lease, replace(also, entries=entries, outgoing=outgoing))
+        self.handed.discard(draft.path)
+        outcome = draft.outcome()
+        outcome.order = order + len(riders)
+        for number, rider in enumerate(riders):
+            self.outcomes[rider.path].order = order + number
+        self.remember(draft.path, outcome)
+        self._told(draft)
+        return outcome
+
+    def _entry(self, draft: Draft) -> Entry:
+        draft.body.active = round(self.active(), 3)
+        return draft.entry(generation=self._run.generation, at=time.time())
+
+    def closing(self) -> list[Entry]:
+        """What still rides, for a transaction that somebody else makes."""
+        riders, self._riders = self._riders, []
+        return [self._entry(rider) for rider in riders]
+
+    async def rewind(self, block: str, cause: str, stale: Sequence[str], failed: Draft) -> None:
+        """Record that `cause` failed and why every step of `stale` starts another round."""
+        draft = Draft(f"{cause}/~rewound", "rewound", Body(started=time.time()))
+        draft.value({"block": block, "cause": cause, "stale": list(stale)})
+        self.ride(failed)
+        outcome = await self.record(draft, outgoing=(), also=Batch())
+        self._rewound(outcome.value)
+
+    def _rewound(self, said: dict[str, Json]) -> None:
+        """Take account of a rewound entry: rounds are read from the journal, never counted by doing."""
+        bare = paths.bare(said["cause"])
+        self.rewinds[bare] = self.rewinds.get(bare, 0) + 1
+        self.causes[said["block"]] = (bare.rpartition("/")[2], said["cause"])
+        for path in said["stale"]:
+            self.rounds[path] = self.rounds.get(path, 1) + 1
