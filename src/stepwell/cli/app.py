@@ -27,6 +27,7 @@ _COMMANDS = {
     "recipes": ("stepwell.cli.recipes:recipes", "List the recipes that a workflow can use."),
     "tools": ("stepwell.cli.tools:tools", "List the tools that a workflow can call."),
     "kinds": ("stepwell.cli.kinds:kinds", "List the kinds of step, with their fields."),
+    "schema": ("stepwell.cli.schema:schema", "The language as JSON Schema, for editors."),
     "doctor": ("stepwell.cli.doctor:doctor", "What is configured, reachable and missing, each with a fix."),
     "bench": ("stepwell.cli.bench:bench", "Measure how fast this machine carries runs on."),
 }

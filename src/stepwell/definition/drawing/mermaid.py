@@ -10,7 +10,9 @@ from stepwell.definition.drawing.picture import Drawn, Part, Picture
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SPECIAL = re.compile(r"""["#&;<>`*~\\{}\[\]|@]|(?<![^\W_])_|_(?![^\W_])|^[-+]|(?<=^\d)[.)]|(?<=^\d\d)[.)]|:(?=//)""")
+_SPECIAL = re.compile(
+    r"""["#&;<>`*~\\{}\[\]|@$]|(?<![^\W_])_|_(?![^\W_])|^[-+]|(?<=^\d)[.)]|(?<=^\d\d)[.)]|:(?=//|fa)"""
+)
 _ARROWS = {"follows": "-->", "fallback": "-. fallback .->", "compensates": "-. undo .->"}
 _SHAPES = {
     "approval": ('(["', '"])', "person"),
