@@ -26,6 +26,8 @@ Json: TypeAlias = Any
 Act: TypeAlias = Callable[[Setup, int, int], Awaitable[Measured]]
 CHAIN = 10
 """Steps of each run of W3."""
+AT_ONCE = 200
+"""Runs that are parked at once in W5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ async def parked_runs(setup: Setup, size: int, rounds: int) -> Measured:
     flow, parking, resuming = workflow(definitions.approval()), Meter(), Meter()
     samples: list[float] = []
     async with bench_engine(setup) as engine:
-        await park(engine, flow, 20)
+        await park(engine, flow, min(size, AT_ONCE))  # what so many at once take is not what a parked run keeps
         before, on_disk = resident(), disk(setup)
         parking.start()
         await park(engine, flow, size)
@@ -206,10 +208,10 @@ async def parked_runs(setup: Setup, size: int, rounds: int) -> Measured:
     return Measured(steps, wall, cpu, samples, "a resume, decision to end", facts=facts)
 
 
-async def park(engine: Engine, flow: LoadedWorkflow, count: int, at_once: int = 200) -> None:
+async def park(engine: Engine, flow: LoadedWorkflow, count: int) -> None:
     """Start so many runs and wait until each has parked at its approval."""
-    for first in range(0, count, at_once):
-        parked = await asyncio.gather(*(run_once(engine, flow) for _ in range(min(at_once, count - first))))
+    for first in range(0, count, AT_ONCE):
+        parked = await asyncio.gather(*(run_once(engine, flow) for _ in range(min(AT_ONCE, count - first))))
         if any(one.run.status != "pending_approval" for one in parked):
             raise RuntimeError(f"runs did not park: {sorted({one.run.status for one in parked})}")
 
