@@ -22,6 +22,7 @@ _COMMANDS = {
     "graph": ("stepwell.cli.graph:graph", "Draw a workflow: in the terminal, for mermaid, as SVG."),
     "run": ("stepwell.cli.run:run", "Run a workflow here and now."),
     "runs": ("stepwell.cli.runs:runs", "List, show, follow, resume and cancel runs."),
+    "explain": ("stepwell.cli.explain:explain", "Why a run stands where it stands, step by step."),
     "approvals": ("stepwell.cli.approvals:approvals", "See and decide what waits for people."),
     "kb": ("stepwell.cli.kb:kb", "Fill and search the knowledge base."),
     "recipes": ("stepwell.cli.recipes:recipes", "List the recipes that a workflow can use."),

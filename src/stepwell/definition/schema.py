@@ -38,7 +38,7 @@ _SAID = {
     "graph and no longer a sequence.",
     "join": "When the step runs although dependencies were skipped or failed.",
     "condition": "A boolean expression; false skips the step.",
-    "on_error": "What happens once attempts are spent: a strategy, a rule, or a list of rules of which the first counts.",
+    "on_error": "What happens once attempts are spent: a strategy, a rule, or a list of rules.",
     "compensate": "Steps that undo this one, or the step that does.",
     "timeout": "A duration, 30s or PT5M or seconds: of one attempt, on containers of their active time.",
     "retry": "How often it is tried again, and when.",

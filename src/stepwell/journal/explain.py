@@ -1,0 +1,300 @@
+"""Why a run stands where it stands: for every step that is not finished, was skipped or failed, in plain sentences.
+
+The law of the file: an explanation is derived from the view and the definition alone; what neither says is not guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from stepwell.definition.graph import order_block
+from stepwell.definition.step import Block, Step
+from stepwell.journal.path import parent
+from stepwell.journal.places import Places
+from stepwell.journal.told import owner
+from stepwell.journal.view import RunTree, StepRecord, instant
+from stepwell.journal.wording import dead, error_text, listed, lowered, stamp_text, time_text, values, waiting
+
+Json: TypeAlias = Any
+
+OPEN = frozenset({"running", "pending_approval", "waiting", "suspended"})
+_FINAL = frozenset({"completed", "failed", "compensated", "cancelled", "timed_out"})
+_TOLD = OPEN | {"skipped", "cancelled", "failed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why one step stands as it does. `status` is "not begun" for a step that the run has not reached."""
+
+    path: str
+    id: str
+    type: str
+    status: str
+    why: str
+    facts: dict[str, Json] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Json]:
+        told = {"path": self.path, "id": self.id, "type": self.type, "status": self.status, "why": self.why}
+        return told | {"facts": self.facts}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a run stands as it does, and its steps in the order of the journal.
+
+    `goes_on` says what moves it: `(action, id)` with the actions decide (an approval), resume, wait (until it is due),
+    event (its name), operate (an incident's path).
+    """
+
+    run: str
+    status: str
+    why: str
+    goes_on: tuple[tuple[str, str], ...]
+    steps: tuple[Reason, ...]
+
+
+def explain(tree: RunTree) -> Explanation:
+    """The explanation of a run as its view tells it."""
+    found = _Explainer(tree)
+    run: Any = tree.run
+    return Explanation(run.id, run.status, _run_why(tree), tuple(_goes_on(tree)), tuple(found.reasons()))
+
+
+# the run
+
+
+def _run_why(tree: RunTree) -> str:
+    run: Any = tree.run
+    error = error_text(run.error)
+    because = f": {error}" if error else ""
+    match run.status:
+        case "completed":
+            return f"It completed at {time_text(run.ended)}."
+        case "cancelled":
+            return f"It was cancelled at {time_text(run.ended)}{because}."
+        case "timed_out":
+            return f"Its active time was used up after {run.active:g} s, at {time_text(run.ended)}."
+        case "failed" | "compensated":
+            place = f" at {run.error['path']}" if run.error and run.error.get("path") else ""
+            word = "failed" if run.status == "failed" else "was compensated after a failure"
+            return f"It {word}{place}{because}."
+        case _:
+            return _open_why(tree, because)
+
+
+def _open_why(tree: RunTree, because: str) -> str:
+    run: Any = tree.run
+    match run.status:
+        case "pending_approval":
+            count = sum(wait.kind == "approval" for wait in tree.waits)
+            who = "a person decides" if count == 1 else f"people decide {count} approvals"
+            return f"It is parked: nothing can move until {who}."
+        case "waiting":
+            times = (*(wait.deadline for wait in tree.waits), run.wake_at)
+            until = min((at for at in times if at), default=0.0)
+            return f"It is parked: nothing can move until {time_text(until) if until else 'something happens'}."
+        case "suspended":
+            return f"It is parked: an operator has to decide how it goes on{because}."
+        case "stuck":
+            return f"A replay found something else than the journal holds; nothing was executed{because}."
+        case "queued":
+            lane = " It may wait for other runs with the same concurrency key." if getattr(run, "lane", "") else ""
+            return f"It is stored since {time_text(run.created)}, and nobody has begun it.{lane}"
+        case _:
+            by = getattr(run, "owner", "")
+            return f"It is carried on by {by}." if by else "It was interrupted; nothing that was recorded is lost."
+
+
+def _goes_on(tree: RunTree) -> Iterator[tuple[str, str]]:
+    run: Any = tree.run
+    if run.status in _FINAL:
+        return
+    for wait in tree.waits:
+        match wait.kind:
+            case "approval":
+                yield "decide", wait.id
+            case "event":
+                yield "event", str(getattr(wait, "topic", "") or "")
+            case "incident":
+                yield "operate", owner(wait.path)
+            case _:
+                pass
+    if run.status == "waiting":
+        yield "wait", run.id
+    elif run.status not in {"pending_approval", "suspended"} and not getattr(run, "owner", ""):
+        yield "resume", run.id
+
+
+# its steps
+
+
+class _Explainer:
+    def __init__(self, tree: RunTree) -> None:
+        self.tree = tree
+        self.places = Places(tree.workflow)
+        self.records = {record.path: record for record in tree.steps}
+        self.waits = {owner(wait.path): wait for wait in tree.waits}
+        self.open = [record for record in tree.steps if record.status in OPEN]
+        self.failed = [record for record in tree.steps if record.status == "failed"]
+        self.holders = {above for record in self.open for above in _above(record.path)}
+
+    def reasons(self) -> Iterator[Reason]:
+        for record in self.tree.steps:
+            if record.status in _TOLD:
+                why, facts = self._why(record)
+                yield Reason(record.path, record.id, record.type, record.status, why, facts)
+        if self.tree.run.status not in _FINAL:
+            yield from self._not_begun()
+
+    def _why(self, record: StepRecord) -> tuple[str, dict[str, Json]]:
+        match record.status:
+            case "skipped":
+                return self._skipped(record), record.skip_reason or {}
+            case "cancelled":
+                return self._cancelled(record), record.skip_reason or {}
+            case "failed":
+                attempts = f" after {record.attempts} attempts" if record.attempts > 1 else ""
+                return f"It failed{attempts}: {error_text(record.error)}.", {"error": record.error}
+            case _:
+                wait = self.waits.get(record.path)
+                return waiting(wait) if wait is not None else self._running(record)
+
+    def _running(self, record: StepRecord) -> tuple[str, dict[str, Json]]:
+        inside = [one for one in self.open if one.path.startswith(f"{record.path}/") and one.path not in self.holders]
+        if inside:
+            names = [one.path[len(record.path) + 1 :] for one in inside]
+            items = f" ({record.parts} items)" if record.parts is not None else ""
+            return f"It waits for what is inside it{items}: {listed(names)}.", {"inside": [one.path for one in inside]}
+        last = record.attempt_log[-1] if record.attempt_log else None
+        if last is not None and last["status"] == "failed" and last["retry_at"]:
+            due = last["retry_at"]
+            text = (
+                f"Attempt {last['number']} failed ({error_text(last['error'])}); the next is due at {stamp_text(due)}."
+            )
+            return text, {"attempt": last["number"] + 1, "retry_at": due, "error": last["error"]}
+        began = f" since {time_text(record.started)}" if record.started else ""
+        if getattr(self.tree.run, "owner", ""):
+            return f"It is running{began}.", {"started_at": instant(record.started)}
+        return f"It was begun{began and f' at {time_text(record.started)}'} and has not ended.", {
+            "started_at": instant(record.started)
+        }
+
+    def _skipped(self, record: StepRecord) -> str:
+        reason = record.skip_reason or {}
+        around = self._skipped_around(record, reason)
+        if around is not None:
+            return f"It lies in {around.id}, which was skipped: {lowered(self._skipped(around))}"
+        told: dict[str, Callable[[], str]] = {
+            "condition_false": lambda: f"Its condition `{reason.get('expression')}` was false{values(reason)}.",
+            "dependencies_skipped": lambda: dead(reason),
+            "branch_not_taken": lambda: self._not_taken(record, reason),
+            "upstream_failed": lambda: self._after_failure(record),
+            "run_ended": self._ended,
+            "operator": lambda: "An operator skipped it.",
+        }
+        tell = told.get(str(reason.get("type")))
+        return tell() if tell else f"It was skipped: {reason.get('type') or 'the journal does not say why'}."
+
+    def _not_taken(self, record: StepRecord, reason: Mapping[str, Json]) -> str:
+        taken = f"the branch {reason['taken']!r}" if reason.get("taken") else "another branch"
+        return f"{self._chooser(record)} took {taken}."
+
+    def _skipped_around(self, record: StepRecord, reason: Mapping[str, Json]) -> StepRecord | None:
+        """The container that was skipped as a whole, for the same reason."""
+        above = parent(record.path)
+        while above:
+            found = self.records.get(above)
+            if found is not None:
+                return found if found.status == "skipped" and found.skip_reason == reason else None
+            above = parent(above)
+        return None
+
+    def _chooser(self, record: StepRecord) -> str:
+        above = parent(record.path)
+        while above and above not in self.records:
+            above = parent(above)
+        return self.records[above].id if above else "The condition around it"
+
+    def _after_failure(self, record: StepRecord) -> str:
+        home = parent(record.path)
+        beside = (one for one in self.failed if parent(one.path) == home)
+        around = (one for one in self.failed if home.startswith(f"{one.path}/"))
+        failed = next(iter([*beside, *around]), None)
+        if failed is not None:
+            return f"{failed.id} failed before it was reached: {error_text(failed.error)}."
+        error = self.tree.run.error
+        return "The run failed before it was reached" + (f": {error_text(error)}." if error else ".")
+
+    def _ended(self) -> str:
+        status = self.tree.run.status
+        word = {"cancelled": "was cancelled", "timed_out": "used up its time", "failed": "failed"}.get(status, "ended")
+        return (
+            f"The run {word} before it was reached."
+            if status in _FINAL
+            else "What it lies in ended before it was reached."
+        )
+
+    def _cancelled(self, record: StepRecord) -> str:
+        reason = record.skip_reason or {}
+        match reason.get("type"):
+            case "race_lost":
+                return "It was cut off: the race around it was decided without it."
+            case "withdrawn":
+                message = reason.get("message")
+                return "What it waited for was withdrawn" + (f": {message}." if message else ".")
+            case "in_doubt":
+                return "It was stopped, and whether it had an effect outside is not known."
+            case _:
+                word = "used up its active time" if self.tree.run.status == "timed_out" else "ended"
+                word = "was cancelled" if self.tree.run.status == "cancelled" else word
+                return f"The run {word} while it was open."
+
+    # steps that were not reached
+
+    def _not_begun(self) -> Iterator[Reason]:
+        """Steps beside open ones that still wait for what they depend on."""
+        homes = dict.fromkeys(["", *(parent(record.path) for record in self.open)])
+        for home in homes:
+            for block in self._blocks_at(home):
+                yield from self._waiting_steps(home, block)
+
+    def _blocks_at(self, home: str) -> Iterator[Block]:
+        shape = self.places.at(home).shape
+        if not home:
+            workflow = self.tree.workflow
+            if workflow is not None:
+                yield Block((), workflow.steps)
+            return
+        begun = {record.id for record in self.open if parent(record.path) == home}
+        for block in shape.blocks:
+            if not block.segment and any(step.id in begun for step in block.steps):
+                yield block
+
+    def _waiting_steps(self, home: str, block: Block) -> Iterator[Reason]:
+        order = order_block(block.steps)
+        for index, step in enumerate(block.steps):
+            path = f"{home}/{step.id}"
+            if path in self.records or not order.in_flow[index]:
+                continue
+            unmet = [
+                block.steps[dep] for dep in order.deps[index] if not self._settled(f"{home}/{block.steps[dep].id}")
+            ]
+            if unmet:
+                names = [one.id for one in unmet]
+                yield Reason(path, step.id, step.type, "not begun", _after(step, names), {"after": names})
+
+    def _settled(self, path: str) -> bool:
+        record = self.records.get(path)
+        return record is not None and record.status not in OPEN
+
+
+def _above(path: str) -> Iterator[str]:
+    while path := parent(path):
+        yield path
+
+
+def _after(step: Step, names: list[str]) -> str:
+    verb = "comes after" if step.depends_on is None else "depends on"
+    return f"It {verb} {listed(names)}, which {'has' if len(names) == 1 else 'have'} not settled."

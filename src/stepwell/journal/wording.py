@@ -1,0 +1,117 @@
+"""The sentences of an explanation: what is waited for, what values were seen, what went wrong and when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from stepwell.journal.view import WaitRow, instant
+
+Json: TypeAlias = Any
+
+_JOINS = {
+    "any_completed": "at least one of them must have completed",
+    "all_completed": "all of them must have completed",
+}
+_SHORT = 160
+
+
+def waiting(wait: WaitRow) -> tuple[str, dict[str, Json]]:
+    """What a step waits for: a sentence, and the facts in it."""
+    request = wait.request if isinstance(wait.request, Mapping) else {}
+    since, until = f" since {time_text(wait.opened)}", f", until {time_text(wait.deadline)}" if wait.deadline else ""
+    facts: dict[str, Json] = {
+        "wait": wait.id, "kind": wait.kind, "since": instant(wait.opened), "until": instant(wait.deadline)
+    }  # fmt: skip
+    match wait.kind:
+        case "approval":
+            facts |= {"title": request.get("title"), "approvers": request.get("approvers")}
+            then = {"approve": "approved", "reject": "rejected", "fail": "failed", "suspend": "an incident"}
+            late = then.get(str(getattr(wait, "on_expire", "")), "")
+            until += f" (then it counts as {late})" if until and late else ""
+            title = json.dumps(request.get("title"), ensure_ascii=False)
+            return f"It waits for a decision on {title} by {people(request)}{since}{until}.", facts
+        case "event":
+            topic = str(getattr(wait, "topic", "") or "")
+            facts["event"] = topic
+            return f"It waits for the event {topic!r}{since}{until}.", facts
+        case "incident":
+            kind, message = request.get("kind"), request.get("message")
+            what = f": {kind}: {message}" if kind else ""
+            return f"It wants an operator{since}{what}.", facts
+        case _:
+            return f"It waits for a time{since}{until}.", facts
+
+
+def people(request: Mapping[str, Json]) -> str:
+    """Who may decide."""
+    approvers = request.get("approvers")
+    if not isinstance(approvers, Mapping):
+        return "anyone who may approve"
+    parts = []
+    for word, one, many in (
+        ("roles", "role", "roles"),
+        ("departments", "department", "departments"),
+        ("users", "", ""),
+    ):
+        names = [str(name) for name in approvers.get(word) or ()]
+        if names:
+            parts.append(f"{one if len(names) == 1 else many} {' or '.join(names)}".strip())
+    but = "" if request.get("allow_requester") else ", but not who started the run,"
+    return (" or ".join(parts) or "anyone who may approve") + but
+
+
+def dead(reason: Mapping[str, Json]) -> str:
+    """Why a step was skipped on account of what it depends on."""
+    join = str(reason.get("join") or "any_completed")
+    states = reason.get("values")
+    told = [f"{name} ({state})" for name, state in states.items()] if isinstance(states, Mapping) else []
+    rule = "which must have completed" if len(told) == 1 else f"and {_JOINS.get(join, join)}"
+    return f"It depends on {listed(told) or 'steps that were skipped'}, {rule} (join: {join})."
+
+
+def values(reason: Mapping[str, Json]) -> str:
+    """The values that an expression saw."""
+    values = reason.get("values")
+    expression = reason.get("expression")
+    seen = (
+        [(name, value) for name, value in values.items() if name != expression] if isinstance(values, Mapping) else []
+    )
+    return f": {listed([f'{name} is {shown(value)}' for name, value in seen])}" if seen else ""
+
+
+def shown(value: Json) -> str:
+    """A value, cut where it is long."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
+
+
+def lowered(text: str) -> str:
+    """A sentence inside another."""
+    return text[:1].lower() + text[1:]
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in a sentence; of many only the first."""
+    found = [*names]
+    shown = found if len(found) <= 8 else [*found[:7], f"{len(found) - 7} more"]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def error_text(error: Mapping[str, Json] | None) -> str:
+    """An error's kind and message."""
+    if not error:
+        return ""
+    return f"{error.get('kind', 'error')}: {error.get('message', '')}".rstrip(" .")
+
+
+def time_text(seconds: float) -> str:
+    """UTC seconds since 1970 for people."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if seconds else "an unknown time"
+
+
+def stamp_text(text: str) -> str:
+    """An instant in ISO 8601 for people."""
+    return f"{text[:19].replace('T', ' ')} UTC"
