@@ -197,6 +197,7 @@ class LiveRuntime:
 
     async def sleep_until(self, path: str, at: float) -> None:
         if self.recall(paths.wait(path)) is not None:
+            await self.wait(path, "timer", None)
             return
         delay = at - self.clock()
         if delay <= 0:

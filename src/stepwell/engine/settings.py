@@ -148,7 +148,7 @@ def _project(
             found |= _value(reading, ("project", key), value, cwd, said=twin)
         elif key in section:
             found |= _value(reading, ("project", key), section[key], settings.root)
-    found.setdefault("database", absolute_database(DATABASE, settings.root))
+    found.setdefault("database", absolute_database(DATABASE, cwd))
     return replace(settings, **found)
 
 

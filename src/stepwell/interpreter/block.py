@@ -74,12 +74,7 @@ def _skip_rest(block: BlockPlan, scope: Scope, problem: StepFailed | Ended) -> N
 
 def _path(plan: StepPlan, scope: Scope) -> str:
     bare = f"{scope.path}/{plan.id}"
-    runtime = scope.runtime
-    number = runtime.round_of(bare)
-    if plan.retry.max_attempts > 1 and not plan.step.acts:
-        while (found := runtime.recall(paths.with_round(bare, number))) is not None and found.retry_at:
-            number += 1
-    return paths.with_round(bare, number)
+    return paths.with_round(bare, scope.runtime.round_of(bare))
 
 
 async def visit(plan: StepPlan, scope: Scope) -> Outcome:
@@ -88,21 +83,26 @@ async def visit(plan: StepPlan, scope: Scope) -> Outcome:
     Raises StepFailed if the block must fail, Ended at an `end` step.
     """
     path = _path(plan, scope)
-    here = scope.at(plan, path)
-    outcome = scope.runtime.recall(path)
-    if outcome is None:
-        outcome = await _run(plan, here)
-    else:
-        _compare(plan, here, outcome)
-    if outcome.retry_at:
+    outcome = await _round(plan, scope, path)
+    while outcome.retry_at:  # a container is tried again as a whole
         await scope.runtime.sleep_until(f"{path}/~sleep", outcome.retry_at)
         scope.forget([plan])
-        return await visit(plan, scope)
+        path = paths.with_round(paths.bare(path), paths.round_number(path) + 1)
+        outcome = await _round(plan, scope, path)
     scope.bind(plan, outcome, path)
     if outcome.status == "failed" and not outcome.continued:
         raise _failure(outcome)
     if outcome.meta and (end := outcome.meta.get("end")):
         raise Ended(end["status"], outcome.value, end["message"], outcome.order)
+    return outcome
+
+
+async def _round(plan: StepPlan, scope: Scope, path: str) -> Outcome:
+    here = scope.at(plan, path)
+    outcome = scope.runtime.recall(path)
+    if outcome is None:
+        return await _run(plan, here)
+    _compare(plan, here, outcome)
     return outcome
 
 

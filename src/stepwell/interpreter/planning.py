@@ -1,7 +1,8 @@
 """The planner: what a run wants next, worked out from its journal alone.
 
 The law of the file: nothing is performed, read or waited for. The same knowledge gives the same plan, and whoever
-records the entries of a plan, does one of the things it wants and plans again comes to where a live run comes.
+records the entries of a plan, does one of the things it wants and plans again comes to where a live run comes. That
+a container has used up its time is the one thing that a plan does not see: whoever runs it measures that.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class PlanningRuntime:
         self._causes: dict[str, tuple[str, str]] = {}
         self._derived: list[Entry] = []
         self._order = max((entry.order for entry in known.entries), default=0)
+        self._active = known.active
+        self._live: set[str] = set()
         self._tokens = 1
         self._blocked: dict[str, asyncio.Future[None]] = {}
         self._effects: dict[str, Wanted] = {}
@@ -62,7 +65,10 @@ class PlanningRuntime:
         self._closed: dict[str, str] = {}
         self._used: set[str] = set()
         for entry in sorted(known.entries, key=lambda entry: entry.order):
+            if entry.kind == "cancelled":  # says how something was left, not what came of it
+                continue
             outcome = outcome_of(entry, known.fetch)
+            self._active = max(self._active, outcome.active)
             self._remember(entry.path, outcome)
             if entry.kind == "rewound":
                 self._rewound(outcome.value)
@@ -86,6 +92,14 @@ class PlanningRuntime:
 
     def has_begun(self, path: str) -> bool:
         return path in self._begun
+
+    def is_live(self, path: str) -> bool:
+        return path in self._live
+
+    def _freshen(self, path: str) -> None:
+        while path not in self._live:
+            self._live.add(path)
+            path = paths.parent(path)
 
     def round_of(self, path: str) -> int:
         return self._rounds.get(path, 1)
@@ -116,6 +130,7 @@ class PlanningRuntime:
         self._derived.append(self._entry(draft))
         outcome = draft.outcome()
         outcome.order = self._order
+        self._freshen(draft.path)
         self._remember(draft.path, outcome)
         return outcome
 
@@ -143,10 +158,10 @@ class PlanningRuntime:
         return self._known.repeatable(tool)
 
     def active(self) -> float:
-        return self._known.active
+        return self._active
 
     def remaining(self) -> float:
-        return self._known.definition.plan.workflow.timeout - self._known.active
+        return self._known.definition.plan.workflow.timeout - self._active
 
     def clock(self) -> float:
         return self._known.now
@@ -194,7 +209,7 @@ class PlanningRuntime:
     ) -> Outcome:
         place = paths.wait(path)
         if self.recall(place) is None:
-            event = None if path in self._known.messages else self._event(name, accept)
+            event = self._event(name, accept)
             if event is None and path not in self._known.messages:
                 at = self._opened(path) + deadline if deadline else 0.0
                 await self._want(WantedWait(path, "event", {"event": name}, at, "expired"))
@@ -252,6 +267,9 @@ class PlanningRuntime:
                 self.enter()
                 future.set_exception(Withdrawn(reason, path))
 
+    def reopen(self, path: str) -> None:
+        self._closed.pop(path, None)
+
     def _withdrawn(self, path: str, reason: str, place: str) -> None:
         why = {"type": "withdrawn", "message": reason, "place": place}
         body = Body(status="cancelled", reason=why, ended=self.clock())
@@ -263,6 +281,7 @@ class PlanningRuntime:
         """Give the token back until the pass is left; marks keep names apart from paths of waits."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._blocked[name] = future
+        self._freshen(name.lstrip("!~="))
         self.leave()
         try:
             await future

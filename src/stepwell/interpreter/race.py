@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.errors import StepFailed
-from stepwell.interpreter.interruption import Withdrawn
+from stepwell.interpreter.interruption import Interruption
 from stepwell.interpreter.settle import Crew
 from stepwell.journal.entry import Body, Draft
 
@@ -76,10 +76,10 @@ class Race:
             draft = inner.draft("completed", inner.last_output(where))
         except StepFailed as failure:
             draft = inner.failure(failure)
-        except Withdrawn as withdrawn:
-            if withdrawn.place != self._scope.path:
-                raise
-            draft = inner.draft("cancelled", None, reason={"type": "withdrawn", "message": withdrawn.reason})
+        except Interruption:
+            if self._decided:
+                return  # how a loser is left is of no interest
+            raise  # it waits, or something in or around the race has ended or failed: nothing is decided here
         if self._decided:
             return
         self._decided = self._decides(draft)

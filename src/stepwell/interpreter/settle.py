@@ -123,25 +123,26 @@ async def within(scope: Scope, part: Coroutine[Any, Any, T], limit: float) -> T 
     crew = Crew(scope)
     loop = asyncio.get_running_loop()
     results: list[T] = []
+    timers: list[asyncio.TimerHandle] = []
     late = False
 
     async def run() -> None:
         results.append(await part)
 
     def cut() -> None:
-        nonlocal late, timer
+        nonlocal late
         if not scope.runtime.is_live(scope.path):  # what is only being replayed has had its time already
-            timer = loop.call_later(REPLAY, cut)
+            timers.append(loop.call_later(REPLAY, cut))
             return
         late = True
         crew.cut()
 
-    timer = loop.call_later(max(0.0, limit), cut)
+    timers.append(loop.call_later(max(0.0, limit), cut))
     crew.spawn(run())
     try:
         await crew.settled()
     finally:
-        timer.cancel()
+        timers[-1].cancel()
     if late and not results:
         await scope.withdraw("its container has timed out")
         return None
