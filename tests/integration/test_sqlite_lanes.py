@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from stepwell.ports import Batch, Lease, SentEvent, Verdict
-from stepwell.stores.sqlite import Database, SqliteRunStore
-from stepwell.stores.sqlite.claiming import _DUE
+from stepwell.stores.sqlite import Database, SqliteRunStore, claiming, events, lanes
 from stepwell.stores.sqlite.store import MIGRATIONS
 from stepwell.testing.store_builders import ACCOUNT, TTL, a_wait, batch, entry, leased, new_run
 from stepwell.testing.store_event_contract import for_event, parked_for
@@ -198,7 +197,7 @@ async def test_a_long_lane_is_no_part_of_what_a_claim_looks_at(tmp_path: Path) -
     await store.create(new_run("last"))
 
     def due(connection: sqlite3.Connection) -> list[tuple[int]]:
-        return connection.execute(_DUE, (1e12, waiting)).fetchall()
+        return connection.execute(claiming._DUE, (1e12, waiting)).fetchall()
 
     assert len(await store.database.read(due)) == 2
     [first] = await store.claim("w", TTL)
@@ -212,7 +211,7 @@ async def test_a_long_lane_is_no_part_of_what_a_claim_looks_at(tmp_path: Path) -
 
     began = time.monotonic()
     await empties(first, 100)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 2
     await store.close()
 
 
@@ -229,14 +228,27 @@ async def test_a_run_without_lane_is_told_when_it_is_due(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
-        ("SELECT min(deadline) FROM wait WHERE status = 'pending' AND deadline > 0 AND deadline > ?", "wait_deadline"),
-        ("SELECT min(due) FROM run WHERE due IS NOT NULL AND due > ?", "run_due"),
+        (lanes._CLAIMED, "run_lane"),
+        (lanes._IN_STATE, "run_lane"),
+        (lanes._OLDEST, "run_lane"),
+        (lanes._FIRST, "run_lane"),
+        (lanes._OLDER, "run_lane"),
+        (claiming._DUE, "run_due"),
+        (claiming._NEXT_RUN, "run_due"),
+        (claiming._NEXT_WAIT, "wait_deadline"),
+        (events._TELL, "wait_topic"),
+        (events._WAKE, "wait_topic"),
+        (events._UNUSED, "event_name"),
+        (events._SWEEP, "event_received"),
     ],
 )
-async def test_what_is_due_next_is_read_off_an_index(tmp_path: Path, statement: str, index: str) -> None:
+async def test_what_is_asked_often_is_read_off_an_index(tmp_path: Path, statement: str, index: str) -> None:
     store = SqliteRunStore.open(tmp_path / "runs.db")
-    plan = await store.database.read(
-        lambda connection: connection.execute("EXPLAIN QUERY PLAN " + statement, (0.0,)).fetchall()
+    given = [0] * statement.count("?")
+    rows = await store.database.read(
+        lambda connection: connection.execute("EXPLAIN QUERY PLAN " + statement, given).fetchall()
     )
-    assert index in str(plan)
+    plan = [detail for *_, detail in rows]
+    assert any(index in detail for detail in plan)
+    assert not any(detail.startswith("SCAN") for detail in plan)
     await store.close()

@@ -15,12 +15,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from stepwell.errors import StepwellError
 from stepwell.journal.entry import Entry
 from stepwell.journal.lease import LeaseLost
-from stepwell.ports import FINAL, PARKED, Batch, Lease, Message, NewRun, Outgoing, Verdict, Wait
+from stepwell.ports import FINAL, PARKED, Batch, Lease, Message, NewRun, Outgoing, SentEvent, Verdict, Wait
 from stepwell.stores.memory import MemoryRunStore
 from stepwell.stores.sqlite import Database, SqliteRunStore
 from stepwell.testing.store_builders import ManualClock
 
-RUNS = st.sampled_from([f"r{number}" for number in range(4)])
+RUNS = st.sampled_from([f"r{number}" for number in range(6)])
+LANES = st.sampled_from(["", "", "one", "one", "two"])
+TOPICS = st.sampled_from(["paid", "paid", "sent"])
 ACCOUNTS = st.sampled_from(["acme", "acme", "acme", "other"])
 WORKERS = st.sampled_from(["w1", "w2"])
 SEGMENTS = st.sampled_from(["a", "a", "a-b", "a0", "a#2", "a!1", "é"])
@@ -47,12 +49,13 @@ ENTRIES = st.builds(
 AGES = st.sampled_from([0, 0, 0, 0, 1])
 STEPS = st.sampled_from(["/a", "/a/b", "/c"])
 WAITS = st.builds(
-    lambda number, path, kind, request, delay: (f"x{number}", path, kind, request, delay),
+    lambda number, path, kind, request, delay, topic: (f"x{number}", path, kind, request, delay, topic),
     st.integers(0, 5),
     STEPS,
     st.sampled_from(["approval", "timer", "event"]),
     JSON,
     st.sampled_from([0, 0, 5, 50]),
+    TOPICS,
 )
 OUTGOING = st.builds(Outgoing, st.sampled_from(["k1", "k2"]), st.just("app"), JSON, st.text("a\0", max_size=2), JSON)
 VERDICTS = st.builds(
@@ -76,8 +79,14 @@ class StoresAgree(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "runs.db"
         self.store = self.fresh()
         for number in range(2):
-            self.both("create", NewRun(f"r{number}", "acme", "wf", "1", "d1", {}))
+            self.both(
+                "create", NewRun(f"r{number}", "acme", "wf", "1", "d1", {}, lane="one" if number else "", lane_limit=1)
+            )
         self.both("claim", "w1", 15.0, limit=2)
+        for run_id in ("r0", "r1"):
+            wait = Wait(f"{run_id}-x0", "/a", "event", {}, topic="paid")
+            self.both("append", self.lease(run_id), Batch([], [wait]))
+            self.both("send_event", "acme", SentEvent(f"{run_id}-e", "paid", run_id))
 
     def fresh(self) -> SqliteRunStore:
         database = Database.open(self.path, durability="normal")
@@ -105,9 +114,15 @@ class StoresAgree(RuleBasedStateMachine):
         given=JSON,
         key=st.sampled_from(["", "", "k"]),
         definition=st.sampled_from(["d1", "d2"]),
+        lane=LANES,
+        on_limit=st.sampled_from(["queue", "queue", "reject", "cancel_oldest"]),
+        limit=st.sampled_from([1, 1, 2]),
     )
-    def create(self, run_id: str, account: str, given: Any, key: str, definition: str) -> None:
-        self.both("create", NewRun(run_id, account, "wf", "1", definition, given, "eva", {"p": given}, key))
+    def create(
+        self, run_id: str, account: str, given: Any, key: str, definition: str, lane: str, on_limit: Any, limit: int
+    ) -> None:
+        new = NewRun(run_id, account, "wf", "1", definition, given, "eva", {"p": given}, key)
+        self.both("create", replace(new, lane=lane, lane_limit=limit, on_limit=on_limit))
 
     def lease(self, run_id: str, age: int = 0) -> Lease:
         """The run's lease as of now, or one that was current `age` epochs ago."""
@@ -140,8 +155,16 @@ class StoresAgree(RuleBasedStateMachine):
         self, run_id: str, age: int, entries: list[Entry], waits: list[Any], outgoing: list[Outgoing], consume: bool
     ) -> None:
         opened = [
-            Wait(f"{run_id}-{name}", path, kind, request, "shown", deadline=self.clock.now + delay if delay else 0.0)
-            for name, path, kind, request, delay in waits
+            Wait(
+                f"{run_id}-{name}",
+                path,
+                kind,
+                request,
+                "shown",
+                deadline=self.clock.now + delay if delay else 0.0,
+                topic=topic if kind == "event" else "",
+            )
+            for name, path, kind, request, delay, topic in waits
         ]
         if len({wait.id for wait in opened}) == len({wait.path for wait in opened}) == len(opened):
             consumed = self.orders(run_id)[:1] if consume else []
@@ -174,6 +197,38 @@ class StoresAgree(RuleBasedStateMachine):
     def decide(self, run_id: str, number: int, decision: Any, digest: str, account: str) -> None:
         self.both("decide", account, f"{run_id}-x{number}", decision, digest=digest)
 
+    @rule(
+        account=ACCOUNTS,
+        number=st.integers(0, 6),
+        name=TOPICS,
+        data=JSON,
+        at=st.sampled_from([0.0, 0.0, 1_799_999_000.0]),
+    )
+    def send_event(self, account: str, number: int, name: str, data: Any, at: float) -> None:
+        self.both("send_event", account, SentEvent(f"e{number}", name, data, at))
+
+    @rule(
+        run_id=RUNS,
+        age=AGES,
+        entry=ENTRIES,
+        paths=st.lists(STEPS, max_size=2, unique=True),
+        used=st.lists(st.sampled_from([0, 0, 1, 1, 2, 3]), max_size=2),
+        consume=st.booleans(),
+    )
+    def satisfy(self, run_id: str, age: int, entry: Entry, paths: list[str], used: list[int], consume: bool) -> None:
+        consumed = self.orders(run_id) if consume else []
+        newest = [*reversed(self.model._events._events), 99, 98, 97, 96]
+        orders = [newest[back] for back in used]
+        self.both("append", self.lease(run_id, age), Batch([entry], consume=consumed, satisfied=paths, used=orders))
+
+    @rule(run_id=RUNS, age=AGES, name=TOPICS, since=st.sampled_from([0.0, 0.0, 1_800_000_000.0]))
+    def events(self, run_id: str, age: int, name: str, since: float) -> None:
+        self.both("events", self.lease(run_id, age), name, since)
+
+    @rule(hours=st.sampled_from([1, 12, 24]))
+    def hours_pass(self, hours: int) -> None:
+        self.clock.now += hours * 3600.0
+
     @rule(seconds=st.sampled_from([1.0, 5.0, 20.0, -3.0]))
     def wall_clock_moves(self, seconds: float) -> None:
         self.clock.now += seconds
@@ -198,6 +253,13 @@ class StoresAgree(RuleBasedStateMachine):
             for digest in ("big", "other"):
                 self.both("blob", account, digest)
         self.both("runs", "acme", statuses=["running", "waiting", "completed"], limit=2)
+        self.both("next_due")
+        for record in self.model._records.values():
+            same = [other for other in self.model._records.values() if other.run.lane == record.run.lane]
+            under_way = [
+                o for o in same if o.run.epoch and o.run.status not in FINAL and o.run.account == record.run.account
+            ]
+            assert not record.run.lane or len(under_way) <= 2
 
 
 async def answer(store: Any, method: str, *arguments: Any, **named: Any) -> tuple[str, Any]:

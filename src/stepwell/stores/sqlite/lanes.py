@@ -16,19 +16,17 @@ from stepwell.stores.rules import lane_full
 Connection: TypeAlias = sqlite3.Connection
 
 _ENTER = "UPDATE run SET lane = ?, lane_limit = ?, lane_state = 'waits', due = NULL WHERE id = ?"
-_CLAIMED = "SELECT uid FROM run WHERE account = ? AND lane = ? AND lane_state = 'holds' AND epoch > 0 ORDER BY id"
-_IN_STATE = "SELECT count(*) FROM run WHERE account = ? AND lane = ? AND lane_state = ?"
-_OLDEST = "SELECT id FROM run WHERE account = ? AND lane = ? AND lane_state = ? ORDER BY id LIMIT ?"
+# `lane_state <> ''` is said wherever the index on lanes is meant, which SQLite uses only then.
+_OF = "FROM run WHERE account = ? AND lane = ? AND lane_state <> '' AND lane_state ="
+_CLAIMED = f"SELECT uid {_OF} 'holds' AND epoch > 0 ORDER BY id"
+_IN_STATE = f"SELECT count(*) {_OF} ?"
+_OLDEST = f"SELECT id {_OF} ? ORDER BY id LIMIT ?"
+_FIRST = f"SELECT id, lane_limit {_OF} 'waits' ORDER BY id LIMIT 1"
+_OLDER = f"SELECT 1 {_OF} 'holds' AND epoch = 0 AND id < ? LIMIT 1"
 _CANCELLED = "SELECT 1 FROM inbox WHERE run = ? AND kind = 'cancel' AND consumed = 0 LIMIT 1"
-_FIRST = """
-SELECT id, lane_limit FROM run WHERE account = ? AND lane = ? AND lane_state = 'waits' ORDER BY id LIMIT 1
-"""
 _ADMIT = "UPDATE run SET lane_state = 'holds', due = 0 WHERE id = ?"
 _LEAVE = "UPDATE run SET lane_state = '' WHERE id = ? AND lane_state <> '' RETURNING account, lane"
 _LANE_OF = "SELECT account, lane FROM run WHERE id = ? AND epoch = 0 AND lane_state = 'holds'"
-_OLDER = """
-SELECT 1 FROM run WHERE account = ? AND lane = ? AND lane_state = 'holds' AND epoch = 0 AND id < ? LIMIT 1
-"""
 
 
 def enter(connection: Connection, new: NewRun, run: int) -> list[int]:
