@@ -101,7 +101,7 @@ CALLS = {"/a": 1, "/chosen/b": 1, "/each/0/c": 1, "/each/1/c": 1, "/pay": 1, "/c
 @pytest.mark.parametrize("before", [False, True])
 async def test_c044_a_crash_at_any_write_at_all_is_recovered_from(tmp_path: Path, before: bool) -> None:
     """Write after write of one run, its process dies right after it (or right before): from one to the next."""
-    number, died = 0, True
+    number, died, doubts = 0, True, 0
     while died:
         number += 1
         folder = tmp_path / str(number)
@@ -117,13 +117,14 @@ async def test_c044_a_crash_at_any_write_at_all_is_recovered_from(tmp_path: Path
             calls = {path: len(stage.calls(path)) for path in CALLS}
             repeated = {path for path in CALLS if calls[path] > 1}
             doubtful = run.error is not None and run.error["kind"] == "in_doubt"
+            doubts += doubtful
             assert calls["/pay"] <= 1
             assert len(repeated) <= (1 if before else 0), (number, calls)
             assert (run.status, doubtful) in {("completed", False), ("failed", True)}, run.error
             if run.status == "completed":
                 assert run.output == {"sum": ["b", 2, "d"]}
                 assert set(calls.values()) <= {1, 2}, (number, calls)
-    assert number > 6
+    assert (number > 6, doubts) == (True, 1)  # in doubt is what dies with its intent recorded and its result not
 
 
 # ── duplicate execution ──
@@ -150,7 +151,7 @@ async def test_c045_five_hundred_starts_in_one_tick_beside_another_server_are_ex
     async with Stage(tmp_path, [tool("once")]) as stage:
         monkeypatch.setenv("CHAOS_LEDGER", str(tmp_path / "ledger"))
         monkeypatch.setattr(time, "time", lambda: 1_700_000_000.0)
-        monkeypatch.setitem(SqliteRunStore.__init__.__kwdefaults__, "clock", time.time)
+        monkeypatch.setitem(SqliteRunStore.__init__.__kwdefaults__ or {}, "clock", time.time)
         await stage.worker()
         async with stage.server() as engine:
             loaded = engine.load(tmp_path / "w.yaml")
@@ -181,7 +182,7 @@ async def test_c046_a_decision_and_the_deadline_at_one_moment_have_one_winner(tm
 
 async def _decide_at_the_deadline(stage: Stage, run_id: str, number: int) -> str:
     wait = await stage.waiting(run_id, "/g")
-    await asyncio.sleep(wait.deadline - time.time() + (number - 20) * 0.004)
+    await asyncio.sleep(wait.deadline - time.time() + (number - 15) * 0.02)
     try:
         await stage.engine.decide(wait.id, "approved")
     except Gone:
@@ -190,7 +191,7 @@ async def _decide_at_the_deadline(stage: Stage, run_id: str, number: int) -> str
 
 
 async def test_c047_a_step_longer_than_the_lease_is_called_once(tmp_path: Path) -> None:
-    steps = [tool("long", "slow", arguments={"seconds": 4}, timeout="10s")]
+    steps = [tool("long", "slow", arguments={"seconds": 6}, timeout="15s")]
     async with Stage(tmp_path, steps) as stage:
         first, _ = [await stage.worker(rhythm=QUICK) for _ in range(2)]
         run_id = await stage.start(first)
@@ -304,7 +305,8 @@ async def test_c025_a_store_that_fails_when_the_child_ends_keeps_nobody_waiting(
 
 
 def _failing_twice(path: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    append, failed = SqliteRunStore.append, []
+    append = SqliteRunStore.append
+    failed: list[str] = []
 
     async def refused() -> int:
         raise Unavailable("database: the disk is full")

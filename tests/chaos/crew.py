@@ -69,16 +69,28 @@ class Crew:
         self._wanted.update(wanted)
         await self._hand_out()
 
-    async def kill(self, chance: random.Random) -> None:
-        """Send SIGKILL to one process, one time in ten to a decider, and replace it."""
-        role = "decider" if self._sizes["decider"] and chance.random() < 0.1 else "worker"
-        victim = chance.choice([seat for seat in self._seats if seat.member.role == role])
-        sent, pid = time.time(), victim.member.pid
-        await victim.member.kill()
-        self.deaths[pid] = Death(sent, time.time())
-        await self._leave(victim)
-        self._seats.remove(victim)
-        await self._hire(role)
+    async def kill(self, chance: random.Random, most: int) -> None:
+        """Send SIGKILL to one process and replace it.
+
+        One time in ten it is a decider, and one time in ten every worker at once, if `most` allows.
+        """
+        deciders = [seat for seat in self._seats if seat.member.role == "decider"]
+        workers = [seat for seat in self._seats if seat.member.role == "worker"]
+        victims = [chance.choice(workers)]
+        match chance.randrange(10):
+            case 0 if deciders:
+                victims = [chance.choice(deciders)]
+            case 1 if most >= len(workers):
+                victims = workers
+        for victim in victims:
+            sent = time.time()
+            await victim.member.kill()
+            self.deaths[victim.member.pid] = Death(sent, time.time())
+        for victim in victims:
+            await self._leave(victim)
+            self._seats.remove(victim)
+        for victim in victims:
+            await self._hire(victim.member.role)
         await self._hand_out()
 
     async def _hire(self, role: str) -> None:

@@ -30,6 +30,7 @@ class Member:
     process: BaseProcess
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    pid: int
 
     @classmethod
     async def hire(cls, role: str, arguments: Sequence[str], environ: Mapping[str, str], log: Path) -> Self:
@@ -39,12 +40,7 @@ class Member:
         await asyncio.to_thread(process.start)
         theirs.close()
         reader, writer = await asyncio.open_connection(sock=ours)
-        return cls(role, process, reader, writer)
-
-    @property
-    def pid(self) -> int:
-        assert self.process.pid is not None
-        return self.process.pid
+        return cls(role, process, reader, writer, process.pid or 0)
 
     def tell(self, **line: Any) -> None:
         """Send a line; it may be lost if the process is dead."""

@@ -23,8 +23,8 @@ from tests.chaos.member import Member
 
 Json = Any
 T = TypeVar("T")
-QUICK = {"ttl": 1.0, "renew": 0.3, "sweep": 0.2}
-"""A rhythm at which a lease is lost within a second."""
+QUICK = {"ttl": 1.5, "renew": 0.3, "sweep": 0.2}
+"""A rhythm at which a lease is lost within two seconds."""
 
 
 class Stage:

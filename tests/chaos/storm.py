@@ -99,7 +99,7 @@ class Outcome:
 async def storm(plan: Plan, folder: Path) -> Figures:
     """Run the storm and the reference, and compare. Everything is kept in `folder`."""
     began = time.monotonic()
-    figures = Figures(runs=plan.runs, kills=plan.kills)
+    figures = Figures(runs=plan.runs)
     calm = folder / "calm"
     calm.unlink(missing_ok=True)
     crew = Crew(
@@ -111,14 +111,14 @@ async def storm(plan: Plan, folder: Path) -> Figures:
     async with crew:
         await crew.start(inputs(plan, long="31s"))
         chance = random.Random(plan.seed)
-        for _ in range(plan.kills):
+        while (left := plan.kills - len(crew.deaths)) > 0:
             await asyncio.sleep(chance.uniform(0.05, 2 * plan.interval))
-            await crew.kill(chance)
+            await crew.kill(chance, left)
         figures.open_at_the_last_kill = plan.runs - await _ended(crew)
         calm.touch()
         await _all_ended(crew, plan)
     found = await read(crew.database)
-    figures.contradicted = crew.contradicted
+    figures.kills, figures.contradicted = len(crew.deaths), crew.contradicted
     figures.decisions = len(found.deciders)
     figures.entries = sum(map(len, found.journals.values()))
     _acknowledged(crew, found, figures)
