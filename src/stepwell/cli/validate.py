@@ -15,6 +15,7 @@ from stepwell.cli.command import Command
 from stepwell.cli.text import json_text, visible
 
 if TYPE_CHECKING:
+    from stepwell.definition.load import LoadedWorkflow
     from stepwell.errors import Problem
     from stepwell.library.recipes import FileRecipes
 
@@ -50,10 +51,24 @@ def _problems(file: Path) -> list[Problem]:
     from stepwell.errors import DefinitionError
     from stepwell.kinds import discover
 
+    recipes = _Recipes(file)
     try:
-        return list(load_file(file, kinds=discover(), recipes=_Recipes(file)).warnings)
+        loaded = load_file(file, kinds=discover(), recipes=recipes)
     except DefinitionError as error:
         return error.problems
+    problems = list(loaded.warnings)
+    if _calls(loaded):
+        from stepwell.definition.check.calls import check_calls
+
+        problems += check_calls(loaded, _Callees(file, recipes))
+    return sorted(problems, key=lambda problem: (problem.line, problem.column))
+
+
+def _calls(loaded: LoadedWorkflow) -> bool:
+    from stepwell.definition.step import walk
+
+    failing = loaded.workflow.on_failure.steps if loaded.workflow.on_failure else ()
+    return any(step.type in {"recipe", "sub_workflow"} for step in walk((*loaded.workflow.steps, *failing)))
 
 
 class _Recipes:
@@ -74,6 +89,31 @@ class _Recipes:
 
     def output_schema(self, recipe: str) -> dict[str, Any] | None:
         return self.found.output_schema(recipe)
+
+
+class _Callees:
+    """What the steps of a file can call."""
+
+    def __init__(self, file: Path, recipes: _Recipes) -> None:
+        self._file = file
+        self._recipes = recipes
+
+    def recipe_input(self, recipe: str) -> dict[str, Any] | None:
+        from stepwell.errors import DefinitionError, NotFound
+
+        try:
+            return self._recipes.found.find(recipe).definition.input
+        except (NotFound, DefinitionError):  # told by the checks of recipes
+            return None
+
+    def workflow(self, name: str, file: str) -> LoadedWorkflow:
+        from stepwell.cli.opening import settings_at
+        from stepwell.definition.load import load_file
+        from stepwell.kinds import discover
+        from stepwell.library.workflows import workflow_file
+
+        found = workflow_file(name, Path(file), settings_at(self._file.resolve().parent).workflows)
+        return load_file(found, kinds=discover(), recipes=_Recipes(found))
 
 
 class _Names(Collection[str]):
