@@ -211,9 +211,6 @@ class LiveRuntime:
     async def withdraw(self, path: str, reason: str) -> None:
         await self._waiting.withdraw(path, reason)
 
-    def reopen(self, path: str) -> None:
-        self._waiting.reopen(path)
-
     def enter(self) -> None:
         self._waiting.enter()
 

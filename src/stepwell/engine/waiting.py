@@ -94,7 +94,7 @@ class Waiting:
     async def _opened(self, path: str, kind: WaitKind, request: Json, deadline: float, on_expire: str) -> Wait:
         """The open wait at a path; durable before anybody is told of it."""
         for prefix, reason in self._closed.items():
-            if _within(path, prefix):
+            if paths.is_within(path, prefix):
                 self._settle(path, reason, prefix)
                 raise Withdrawn(reason, prefix)
         if path in self._open:
@@ -141,7 +141,7 @@ class Waiting:
     async def withdraw(self, path: str, reason: str) -> None:
         """See `Runtime.withdraw`."""
         self._closed.setdefault(path, reason)
-        inside = [place for place in self.pending() if _within(place, path)]
+        inside = [place for place in self.pending() if paths.is_within(place, path)]
         if not inside:
             return
         for place in await self._store.withdraw(self._lease, inside, reason):
@@ -150,10 +150,6 @@ class Waiting:
             if future is not None and not future.done():
                 self.enter()
                 future.set_exception(Withdrawn(reason, path))
-
-    def reopen(self, path: str) -> None:
-        """See `Runtime.reopen`."""
-        self._closed.pop(path, None)
 
     def _settle(self, path: str, reason: str, place: str) -> None:
         why = {"type": "withdrawn", "message": reason, "place": place}
@@ -202,7 +198,3 @@ def parked(waits: Sequence[Wait]) -> tuple[str, float]:
     kinds = {wait.kind for wait in waits}
     status = "suspended" if "incident" in kinds else "pending_approval" if "approval" in kinds else "waiting"
     return status, min((wait.deadline for wait in waits if wait.deadline), default=0.0)
-
-
-def _within(path: str, ancestor: str) -> bool:
-    return path == ancestor or paths.is_below(path, ancestor)

@@ -51,7 +51,7 @@ _HINTS: dict[str, str] = {
 }
 
 
-class _Refused(Exception):  # noqa: N818 -- never leaves this file
+class _Refused(Exception):
     """What is wrong; `parts` and `seen` are filled from the inside out while the walk unwinds."""
 
     def __init__(self, kind: str, problem: str, detail: dict[str, Json] | None = None) -> None:

@@ -248,7 +248,7 @@ class PlanningRuntime:
     async def _want(self, wait: WantedWait) -> None:
         """Block for good: a message that was known would have been taken."""
         for prefix, reason in self._closed.items():
-            if _within(wait.path, prefix):
+            if paths.is_within(wait.path, prefix):
                 self._withdrawn(wait.path, reason, prefix)
                 raise Withdrawn(reason, prefix)
         self._waits[wait.path] = wait
@@ -258,7 +258,7 @@ class PlanningRuntime:
         self._closed.setdefault(path, reason)
         known = self._known
         for place in [*known.open, *(place for place in self._blocked if place not in known.open)]:
-            if not _within(place, path) or self.recall(paths.wait(place)) is not None or place in known.messages:
+            if not paths.is_within(place, path) or self.recall(paths.wait(place)) is not None or place in known.messages:
                 continue
             self._waits.pop(place, None)
             self._withdrawn(place, reason, path)
@@ -266,9 +266,6 @@ class PlanningRuntime:
             if future is not None and not future.done():
                 self.enter()
                 future.set_exception(Withdrawn(reason, path))
-
-    def reopen(self, path: str) -> None:
-        self._closed.pop(path, None)
 
     def _withdrawn(self, path: str, reason: str, place: str) -> None:
         why = {"type": "withdrawn", "message": reason, "place": place}
@@ -312,7 +309,3 @@ def _in_doubt(number: int, now: float) -> Attempt:
         retryable=False,
     )
     return attempt
-
-
-def _within(path: str, ancestor: str) -> bool:
-    return path == ancestor or paths.is_below(path, ancestor)

@@ -105,9 +105,6 @@ class Runtime(Protocol):
     async def withdraw(self, path: str, reason: str) -> None:
         """Close every wait below `path`, open now or opened later in this pass."""
 
-    def reopen(self, path: str) -> None:
-        """Let steps below `path` wait again: other steps than those whose waits were closed run there now."""
-
     def clock(self) -> float:
         """UTC seconds now. Whoever uses the answer records it."""
 

@@ -95,10 +95,9 @@ class Scope:
         return inner
 
     def after_failure(self, failure: StepFailed) -> Scope:
-        """The scope of the steps that run once the run has failed; their ids are unique with those of all others."""
-        self.runtime.reopen(self.path)
+        """The scope of the steps that run once the workflow has failed."""
         context = self.context | {"error": failure.record()}
-        return Scope(self, self.path, None, context, self.outputs, self.records)
+        return Scope(self, f"{self.path}/{paths.AFTER_FAILURE}", None, context, self.outputs, self.records)
 
     def iteration(self, index: int, item: Json, length: int, name: str | None, *, previous: Json = None) -> Scope:
         """The scope of one iteration: its own bindings, linked to what is visible around the loop."""
@@ -155,17 +154,36 @@ class Scope:
         return self.runtime.active() - begun.active if begun is not None else 0.0
 
     async def run_all(self) -> list[Json]:
-        """Run the whole definition here; the one element is its output. Raises StepFailed, Ended."""
+        """Run the whole definition here; the one element is its output. Raises StepFailed, Ended.
+
+        Once it has failed, its `on_failure` steps run; it has failed whatever they do, but their failure is told too.
+        """
         from stepwell.interpreter.block import run_block
 
         plan = self.definition.plan
-        await run_block(plan.root, self)
+        try:
+            await run_block(plan.root, self)
+        except StepFailed as failure:
+            if plan.on_failure is not None:
+                await self._after_failure(plan.on_failure, failure)
+            raise
         if plan.workflow.output is not None:
             try:
                 return [self.render(plan.workflow.output)]
             except ExpressionError as error:
                 raise StepFailed("expression_error", f"output: {error.message} in {error.source[:200]!r}") from None
         return [_last_output(plan.root, self.records)]
+
+    async def _after_failure(self, block: BlockPlan, failure: StepFailed) -> None:
+        from stepwell.interpreter.block import run_block
+
+        try:
+            await run_block(block, self.after_failure(failure))
+        except Ended:
+            return
+        except StepFailed as second:
+            detail = failure.detail if isinstance(failure.detail, dict) else {}
+            failure.detail = detail | {"on_failure": second.record()}
 
     # ── reading ──
 

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from stepwell.errors import NonDeterminism, StepFailed
-from stepwell.interpreter.block import run_block
 from stepwell.interpreter.interruption import Ended
 
 if TYPE_CHECKING:
-    from stepwell.definition.compile import BlockPlan
     from stepwell.interpreter.scope import Scope
 
 Json: TypeAlias = Any
@@ -31,7 +29,7 @@ class Conclusion:
 async def conclude(scope: Scope) -> Conclusion:
     """Run the definition of a root scope to its end. Raises Pause and Abort when it is left before."""
     try:
-        return Conclusion("completed", await _run(scope))
+        return Conclusion("completed", (await scope.run_all())[0])
     except Ended as end:
         if end.status == "completed":
             return Conclusion("completed", end.output)
@@ -42,24 +40,3 @@ async def conclude(scope: Scope) -> Conclusion:
     except NonDeterminism as drift:
         said = {"kind": "non_determinism", "message": str(drift), "path": drift.path, "retryable": False}
         return Conclusion("stuck", error=said | {"recorded": drift.recorded, "now": drift.now})
-
-
-async def _run(scope: Scope) -> Json:
-    try:
-        return (await scope.run_all())[0]
-    except StepFailed as failure:
-        block = scope.definition.plan.on_failure
-        if block is not None:
-            await _after_failure(block, scope, failure)
-        raise
-
-
-async def _after_failure(block: BlockPlan, scope: Scope, failure: StepFailed) -> None:
-    """Run the workflow's `on_failure` steps; the run has failed whatever they do, but their failure is told too."""
-    try:
-        await run_block(block, scope.after_failure(failure))
-    except Ended:
-        return
-    except StepFailed as second:
-        detail = failure.detail if isinstance(failure.detail, dict) else {}
-        failure.detail = detail | {"on_failure": second.record()}

@@ -69,8 +69,8 @@ class Outcome:
     """
 
     __slots__ = (
-        "_fetch", "_value", "active", "attempts", "digest", "ended", "error", "exports", "kind", "meta", "order", "reason",
-        "retry_at", "started", "status",
+        "_fetch", "_value", "active", "attempts", "digest", "ended", "error", "exports", "kind", "meta", "order",
+        "reason", "retry_at", "started", "status",
     )  # fmt: skip
 
     def __init__(

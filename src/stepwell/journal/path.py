@@ -43,6 +43,17 @@ def parent(path: str) -> str:
     return path.rpartition("/")[0]
 
 
+AFTER_FAILURE = "on_failure"
+"""The segment below which the steps lie that run once a workflow has failed; no step may be called so."""
+
+
+def is_within(path: str, container: str) -> bool:
+    """Whether `path` belongs to what `container` does: itself or below it, but not what follows its failure."""
+    if path == container:
+        return True
+    return path.startswith(f"{container}/") and not path.startswith(f"{container}/{AFTER_FAILURE}/")
+
+
 def is_below(path: str, ancestor: str) -> bool:
     """Whether `path` is a descendant of `ancestor`."""
     return path.startswith(f"{ancestor}/")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from stepwell.definition.step import Block, Step
 from stepwell.definition.workflow import Workflow
-from stepwell.journal.path import parent, round_number
+from stepwell.journal.path import AFTER_FAILURE, parent, round_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Places:
         steps: Sequence[Step] = workflow.steps if workflow is not None else ()
         whole = Shape.of([Block((), tuple(steps))])
         if workflow is not None and workflow.on_failure is not None:  # not expected of a run that does not fail
-            whole.steps.update({step.id: step for step in workflow.on_failure.steps})
+            whole.branches[AFTER_FAILURE] = Block((), workflow.on_failure.steps, segment=AFTER_FAILURE)
         self._shapes: dict[int, Shape] = {}
         self._at: dict[str, Place] = {"": Place(shape=whole)}
 

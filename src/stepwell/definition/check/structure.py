@@ -32,6 +32,8 @@ def _ids(survey: Survey) -> Iterator[Finding]:
         name = site.step.id
         if not name:
             continue
+        if name == "on_failure":
+            yield Finding("name", "no step may be called 'on_failure'", (*site.where, "id"), "give it another id")
         if first := seen.get(name):
             message = f"the step id '{name}' is used twice; first at {{place}}"
             yield _second(site, first, "duplicate_id", message)
