@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stepwell.journal.entry import Entry
-from stepwell.ports import Batch, Lease, NewRun, Verdict, Wait
+from stepwell.ports import Batch, Lease, NewRun, SentEvent, Verdict, Wait
 from stepwell.stores.sqlite import SqliteRunStore
 
 BODY = b'{"status":"completed","value":{"text":"' + b"x" * 600 + b'"},"started":1.5,"ended":2.5,"attempts":1}'
@@ -121,6 +121,42 @@ async def parked(path: Path, number: int) -> None:
     await store.close()
 
 
+async def lane(store: SqliteRunStore, number: int) -> None:
+    """Many runs that wait in a lane of one place, and many waits for one event."""
+
+    async def created(prefix: str, **fields: object) -> list[None]:
+        news = [NewRun(f"{prefix}{each}", "a", "wf", "1", "d", {}, **fields) for each in range(number)]
+        await asyncio.gather(*(store.create(new) for new in news))
+        return [None] * number
+
+    await timed("create runs without lane", 1, lambda: created("free"))
+    free = await store.claim("bench", 600, limit=number)
+    await timed("create runs in a lane", 1, lambda: created("lane", lane="x", lane_limit=1))
+    [held] = await store.claim("bench", 600, limit=10)
+
+    async def claim() -> Sequence[Lease]:
+        return await store.claim("bench", 600, limit=10)
+
+    async def step() -> Sequence[Lease]:
+        nonlocal held
+        await store.release(held, Batch(), Verdict("completed"))
+        [held] = await store.claim("bench", 600, limit=10)
+        return [held]
+
+    async def send() -> list[int]:
+        return [await store.send_event("a", SentEvent(f"e{time.time_ns()}", "paid"))]
+
+    async def due() -> list[float]:
+        return [await store.next_due()]
+
+    await timed("claim beside a full lane", 50, claim, waiting=number)
+    await timed("end a run of a lane and claim the next", 50, step, waiting=number)
+    await timed("send an event that nobody waits for", 50, send)
+    await store.append(free[0], Batch((), [Wait(f"e{n}", f"/w{n}", "event", {}, topic="paid") for n in range(number)]))
+    await timed("send an event to many waits", 3, send, waits=number)
+    await timed("when the next is due", 50, due)
+
+
 async def park(store: SqliteRunStore, lease: Lease) -> None:
     wait = Wait("a" + lease.run_id, "/g", "approval", {"title": "Pay?"}, digest="0" * 32)
     await store.append(lease, Batch([Entry("/g/~start", "started", b'{"started":1796037616.67}')], open=[wait]))
@@ -132,6 +168,7 @@ async def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--parked", type=int, default=100_000)
+    parser.add_argument("--waiting", type=int, default=5000)
     parser.add_argument("--iterations", type=int, default=10_000)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
@@ -142,6 +179,7 @@ async def main() -> None:
                 await appenders(store, width, given.seconds)
             if durability == "full":
                 await loads(store, given.iterations)
+                await lane(store, given.waiting)
             await store.close()
         if given.parked:
             await parked(Path(folder) / "parked.db", given.parked)
