@@ -40,6 +40,10 @@ class Plan:
     seed: int = 0
     patience: float = 300.0
     """Seconds that the runs get to end once nobody is killed any more."""
+    nap: str = "31s"
+    """How long every fourth run waits for a timer."""
+    fault: str = ""
+    """One of `faults.py`: a promise ought to be broken then."""
 
 
 @dataclass(slots=True)
@@ -102,14 +106,11 @@ async def storm(plan: Plan, folder: Path) -> Figures:
     figures = Figures(runs=plan.runs)
     calm = folder / "calm"
     calm.unlink(missing_ok=True)
-    crew = Crew(
-        folder / "storm.db",
-        {"CHAOS_LEDGER": str(folder / "storm.ledger"), "CHAOS_CALM": str(calm), "CHAOS_PAUSE": str(plan.pause)},
-        workers=plan.workers,
-        deciders=plan.deciders,
-    )
+    environ = {"CHAOS_LEDGER": str(folder / "storm.ledger"), "CHAOS_CALM": str(calm), "CHAOS_PAUSE": str(plan.pause)}
+    environ["CHAOS_FAULT"] = plan.fault
+    crew = Crew(folder / "storm.db", environ, workers=plan.workers, deciders=plan.deciders)
     async with crew:
-        await crew.start(inputs(plan, long="31s"))
+        await crew.start(inputs(plan, long=plan.nap))
         chance = random.Random(plan.seed)
         while (left := plan.kills - len(crew.deaths)) > 0:
             await asyncio.sleep(chance.uniform(0.05, 2 * plan.interval))

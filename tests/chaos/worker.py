@@ -26,6 +26,7 @@ from stepwell.engine.settings import Settings
 from stepwell.engine.worker import Rhythm, Worker
 from stepwell.ports import Batch, Lease, Verdict
 from stepwell.stores.sqlite import SqliteRunStore
+from tests.chaos.faults import FAULTS
 
 
 def say(**said: Any) -> None:
@@ -95,6 +96,8 @@ def main(arguments: list[str]) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(process)d %(name)s %(message)s")
     if "rhythm" in options:
         vars(engine_module)["Worker"] = partial(Worker, rhythm=Rhythm(**options["rhythm"]))
+    if fault := os.environ.get("CHAOS_FAULT"):
+        FAULTS[fault]()
     if "die_at" in options or "die_at_write" in options:
         die_on_time(options)
     asyncio.run(serve(database, folder, options))
