@@ -191,7 +191,7 @@ class _Explainer:
             "dependencies_skipped": lambda: dead(reason),
             "branch_not_taken": lambda: self._not_taken(record, reason),
             "upstream_failed": lambda: self._after_failure(record),
-            "run_ended": self._ended,
+            "run_ended": lambda: self._ended(record),
             "operator": lambda: "An operator skipped it.",
         }
         tell = told.get(str(reason.get("type")))
@@ -227,14 +227,25 @@ class _Explainer:
         error = self.tree.run.error
         return "The run failed before it was reached" + (f": {error_text(error)}." if error else ".")
 
-    def _ended(self) -> str:
+    def _ended(self, record: StepRecord) -> str:
+        if (race := self._race(record)) is not None:
+            return f"It was cut off: the race in {race.id} was decided without its branch."
         status = self.tree.run.status
         word = {"cancelled": "was cancelled", "timed_out": "used up its time", "failed": "failed"}.get(status, "ended")
-        return (
-            f"The run {word} before it was reached."
-            if status in _FINAL
-            else "What it lies in ended before it was reached."
-        )
+        what = f"The run {word}" if status in _FINAL else "What it lies in ended"
+        return f"{what} before it was reached."
+
+    def _race(self, record: StepRecord) -> StepRecord | None:
+        """The container whose output says that the branch of a step was cut off."""
+        path = record.path
+        for above in _above(path):
+            found = self.records.get(above)
+            branch = path[len(above) + 1 :].partition("/")[0]
+            if found is not None and isinstance(found.output, Mapping):
+                ended = found.output.get(branch)
+                if isinstance(ended, Mapping) and ended.get("status") == "cancelled":
+                    return found
+        return None
 
     def _cancelled(self, record: StepRecord) -> str:
         reason = record.skip_reason or {}
@@ -247,9 +258,16 @@ class _Explainer:
             case "in_doubt":
                 return "It was stopped, and whether it had an effect outside is not known."
             case _:
-                word = "used up its active time" if self.tree.run.status == "timed_out" else "ended"
-                word = "was cancelled" if self.tree.run.status == "cancelled" else word
-                return f"The run {word} while it was open."
+                return self._open_at_the_end(record)
+
+    def _open_at_the_end(self, record: StepRecord) -> str:
+        if (race := self._race(record)) is not None:
+            return f"It was cut off: the race in {race.id} was decided without its branch."
+        around = next((one for one in self.failed if record.path.startswith(f"{one.path}/")), None)
+        if around is not None:
+            return f"It was given up, since {around.id} could only fail: {error_text(around.error)}."
+        words = {"timed_out": "used up its active time", "cancelled": "was cancelled"}
+        return f"The run {words.get(self.tree.run.status, 'ended')} while it was open."
 
     # steps that were not reached
 
