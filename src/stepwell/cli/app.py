@@ -24,6 +24,7 @@ _COMMANDS = {
     "runs": ("stepwell.cli.runs:runs", "List, show, follow, resume and cancel runs."),
     "explain": ("stepwell.cli.explain:explain", "Why a run stands where it stands, step by step."),
     "approvals": ("stepwell.cli.approvals:approvals", "See and decide what waits for people."),
+    "events": ("stepwell.cli.events:events", "Tell runs that wait for an event that it has happened."),
     "kb": ("stepwell.cli.kb:kb", "Fill and search the knowledge base."),
     "recipes": ("stepwell.cli.recipes:recipes", "List the recipes that a workflow can use."),
     "tools": ("stepwell.cli.tools:tools", "List the tools that a workflow can call."),

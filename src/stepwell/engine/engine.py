@@ -11,7 +11,7 @@ import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,12 +22,15 @@ from stepwell.engine.events import Event, Listeners
 from stepwell.engine.preflight import Preflight
 from stepwell.engine.worker import Worker
 from stepwell.errors import Conflict, InputError, NotFound, Problem
+from stepwell.expressions import ExpressionError
 from stepwell.interpreter.normalise import normalise
+from stepwell.journal.entry import encode
 from stepwell.journal.view import RunTree, build
-from stepwell.ports import FINAL, Message, NewRun, Run, RunStore, Wait
+from stepwell.ports import FINAL, Message, NewRun, Run, RunStore, SentEvent, Wait
 
 if TYPE_CHECKING:
     from stepwell.definition.load import LoadedWorkflow
+    from stepwell.definition.workflow import Workflow
     from stepwell.engine.parts import Parts
     from stepwell.engine.settings import Settings
     from stepwell.journal.entry import Entry
@@ -118,6 +121,7 @@ class Engine:
             },
             idempotency_key=idempotency_key,
             created=time.time(),
+            **_lane(loaded.workflow, filled),
         )
         run, _ = await self._store.create(new)
         await self._worker.adopt(run.id)
@@ -134,12 +138,12 @@ class Engine:
 
     async def settled(self, run_id: str, *, until_final: bool = False) -> Run:
         """The run once it has ended or parked here. Raises what stopped the work on it (Unavailable)."""
-        with self._worker.watching(run_id) if until_final else nullcontext():
+        with self._worker.watching(run_id):
             while True:
                 if (task := self._worker.task(run_id)) is not None:
                     await asyncio.shield(task)
                 run = await self._store.run(ACCOUNT, run_id)
-                if run.status in FINAL or (not until_final and self._worker.task(run_id) is None):
+                if self._worker.task(run_id) is None and (run.status in FINAL or not (until_final or _queues(run))):
                     return run
                 await asyncio.sleep(0.05)
 
@@ -216,6 +220,17 @@ class Engine:
         body = {"decision": decision, "by": by, "at": at, "comment": comment, "data": data}
         return await self._store.decide(ACCOUNT, wait_id, normalise(body), digest=digest)
 
+    async def send_event(self, name: str, data: Json = None, *, event_id: str = "") -> int:
+        """Tell that something happened; returns how many waiting runs were told. It is kept for 24 hours.
+
+        The same `event_id` again changes nothing and tells nobody. Raises InputError for a name or data that no event
+        can have.
+        """
+        if not name or len(name) > 200:
+            raise InputError([Problem("error", "event", "an event has a name of 1 to 200 characters")])
+        event = SentEvent(event_id or f"e{secrets.token_hex(8)}", name, normalise(data), time.time())
+        return await self._store.send_event(ACCOUNT, event)
+
     async def served(self) -> bool:
         """Whether a living process carries on any run of this database."""
         return await self._store.served()
@@ -227,6 +242,25 @@ class Engine:
     async def doctor(self) -> list[Problem]:
         """What is configured, what works, and what is missing, each with a fix."""
         return await self._preflight.doctor()
+
+
+def _lane(workflow: Workflow, value: Json) -> dict[str, Any]:
+    """The lane of a run by its workflow's concurrency key. Raises InputError if the key cannot be worked out."""
+    limits = workflow.concurrency
+    if limits is None:
+        return {}
+    try:
+        key = limits.key.compiled.render({"workflow_input": value})
+    except ExpressionError as error:
+        message = f"the concurrency key cannot be worked out: {error.message}"
+        raise InputError([Problem("error", "concurrency", message, error.hint or "", "input")]) from None
+    text = key if isinstance(key, str) else encode(key).decode()
+    return {"lane": f"{workflow.workflow}\0{text}", "lane_limit": limits.limit, "on_limit": limits.on_limit}
+
+
+def _queues(run: Run) -> bool:
+    """Whether the run has not begun because its lane is full."""
+    return run.status == "queued" and bool(run.lane) and not run.started
 
 
 def _checked_form(form: dict[str, Json], data: Json) -> Json:

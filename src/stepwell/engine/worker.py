@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -141,10 +142,15 @@ class Worker:
             try:
                 await self._deliver()
                 await self._take_up()
-                await self._store.changed(self._rhythm.sweep)
+                await self._store.changed(await self._pause())
             except StepwellError as problem:
                 log.warning("the sweep failed and is tried again: %s", problem)
                 await asyncio.sleep(1.0)
+
+    async def _pause(self) -> float:
+        """Seconds until it is time to look again, if nothing is told before."""
+        due = await self._store.next_due()
+        return min(self._rhythm.sweep, max(0.02, due - time.time())) if due else self._rhythm.sweep
 
     async def _deliver(self) -> None:
         for run_id, current in list(self._passes.items()):

@@ -51,8 +51,6 @@ def _step(site: StepSite) -> Iterator[Finding]:
 
 
 def _workflow(workflow: Workflow) -> Iterator[Finding]:
-    if workflow.concurrency is not None:
-        yield _refusal(("concurrency",), "a concurrency key")
     if workflow.budget is not None:
         yield _refusal(("budget",), "`budget`")
     if workflow.deliver:
