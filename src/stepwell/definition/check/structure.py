@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 def check_structure(survey: Survey) -> Iterator[Finding]:
-    """Ids are unique, also across blocks; names are not reserved; nesting is bounded; branches are not empty."""
+    """Ids are unique, also across blocks; names are not reserved; nesting is bounded; races are not ended from inside."""
     yield from _ids(survey)
+    yield from _ends_in_races(survey)
     for block in survey.blocks:
         if block.depth == DEEPEST_STEPS + 1 and block.steps:
             yield Finding("depth", f"steps are nested more than {DEEPEST_STEPS} deep", block.where)
@@ -58,6 +59,19 @@ def _emptiness(block: BlockSite) -> Iterator[Finding]:
     if block.block.where == ("else",) or (block.block.where == ("then",) and block.holder.step.type == "condition"):
         return
     yield Finding("empty", "this branch has no steps", block.where, "it completes with null", "warning")
+
+
+def _ends_in_races(survey: Survey) -> Iterator[Finding]:
+    """A race is decided by how its branches settle, which a branch that ends the run never does."""
+    for site in survey.steps:
+        if site.step.type != "end":
+            continue
+        for holder in site.holders():
+            if getattr(holder.step, "mode", "all_settled") != "all_settled":
+                message = f"'end' cannot stand in a branch of '{holder.step.id}', whose branches race"
+                hint = "let the branch set a value, and end the run after the parallel step"
+                yield Finding("end_in_race", message, (*site.where, "type"), hint)
+                break
 
 
 def _names(block: BlockSite) -> Iterator[Finding]:
