@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.adapters.models.embedded_text import EmbeddedText
 from stepwell.adapters.models.embeddings import LocalEmbedder
+from stepwell.adapters.models.limited import Limited
 from stepwell.adapters.models.openai_compatible import OpenAICompatible
 from stepwell.adapters.python_tools import PythonTools
 from stepwell.engine.events import Listeners
@@ -39,7 +40,7 @@ async def assemble(
     registered = PythonTools.from_files(tool_files)
     store = SqliteRunStore.open(_file(database), durability=settings.durability, on_busy=on_busy)
     knowledge = SqliteKnowledge(store.database)
-    models = {name: _model(model, settings) for name, model in settings.models.items()}
+    models = {name: _limited(model, settings) for name, model in settings.models.items()}
     embedder = LocalEmbedder()
     answering = ModelPerformer(models, settings.default_model, embedder)
     searching = KnowledgePerformer(knowledge)
@@ -68,6 +69,11 @@ def _file(database: str) -> Path:
         return Path(absolute_database(database, Path.cwd()).removeprefix("sqlite:///"))
     except ValueError as error:
         raise DefinitionError([Problem("error", "database", str(error))]) from None
+
+
+def _limited(model: ModelSettings, settings: Settings) -> EmbeddedText | OpenAICompatible | Limited:
+    made = _model(model, settings)
+    return Limited(made, model.max_concurrency) if model.max_concurrency else made
 
 
 def _model(model: ModelSettings, settings: Settings) -> EmbeddedText | OpenAICompatible:

@@ -1,0 +1,37 @@
+"""A model with a limit on how many calls are in flight at once in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stepwell.errors import Problem
+    from stepwell.ports import LanguageModel, ModelReply, ModelRequest
+
+
+class Limited:
+    """A `LanguageModel` that lets at most `limit` calls of another one run at once; the others wait in order."""
+
+    def __init__(self, model: LanguageModel, limit: int) -> None:
+        self._model = model
+        self._slots = asyncio.Semaphore(limit)
+
+    @property
+    def judges(self) -> bool:
+        """Whether the model may be asked to classify."""
+        return bool(getattr(self._model, "judges", True))
+
+    def available(self) -> list[Problem]:
+        """What the model says is missing."""
+        return list(getattr(self._model, "available", list)())
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Raises StepFailed."""
+        async with self._slots:
+            return await self._model.complete(request)
+
+    async def aclose(self) -> None:
+        close = getattr(self._model, "aclose", None)
+        if close is not None:
+            await close()
