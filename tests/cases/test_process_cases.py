@@ -18,7 +18,7 @@ from tests.engine_world import engine_with, workflow
 from stepwell.engine import engine as engine_module
 from stepwell.engine.worker import Rhythm, Worker
 from stepwell.errors import Conflict, Gone, Unavailable
-from stepwell.journal.entry import decode, read_body
+from stepwell.journal.entry import Entry, decode, read_body
 from stepwell.ports import Batch, Lease
 from stepwell.stores.memory import MemoryRunStore
 from stepwell.stores.sqlite import SqliteRunStore
@@ -218,6 +218,26 @@ async def test_c047_a_stopped_owner_loses_its_run_and_its_result_is_refused(tmp_
         later = await stage.start(first, name="later")
         run = await stage.ended(later)
         assert run.status == "completed", "who lost one run still serves others"
+
+
+@pytest.mark.xfail(strict=True, reason="an owner that wakes acts once before it learns that its lease has lapsed")
+async def test_c047_an_owner_that_was_stopped_between_two_attempts_makes_no_call_of_a_finished_step(
+    tmp_path: Path,
+) -> None:
+    retry = {"max_attempts": 3, "initial_delay": "1s", "multiplier": 1, "jitter": "none"}
+    async with Stage(tmp_path, [tool("t", "mends", arguments={}, retry=retry)]) as stage:
+        first, second = [await stage.worker(rhythm=QUICK) for _ in range(2)]
+        run_id = await stage.start(first)
+        await stage.until(lambda: _recorded(stage, run_id, "/t/@1"), 20)
+        first.stop()
+        assert (await stage.ended(run_id)).status == "completed"
+        first.go_on()
+        await asyncio.sleep(1.0)
+        assert [call.pid for call in stage.calls("/t")] == [first.pid, second.pid]
+
+
+async def _recorded(stage: Stage, run_id: str, path: str) -> Entry | None:
+    return (await stage.entries(run_id)).get(path)
 
 
 async def test_c047_a_charge_of_a_stopped_owner_is_in_doubt_and_not_made_again(tmp_path: Path) -> None:

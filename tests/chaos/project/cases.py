@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from telling import tell
@@ -51,3 +52,16 @@ async def broken(key: stepwell.IdempotencyKey) -> None:
     tell("call", key)
     tell("fail", key)
     raise StepFailed("server_error", "503", retryable=True, detail={"status": 503})
+
+
+@stepwell.tool
+async def mends(key: stepwell.IdempotencyKey) -> dict[str, int]:
+    """Fails at the first call of all, whichever process makes it."""
+    tell("call", key)
+    mark = Path(os.environ["CHAOS_LEDGER"]).with_name("mended")
+    if not mark.exists():
+        mark.touch()
+        tell("fail", key)
+        raise StepFailed("server_error", "503", retryable=True)
+    tell("end", key)
+    return {"pid": os.getpid()}
