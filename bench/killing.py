@@ -18,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from bench.commands import cached
 from stepwell.ports import FINAL
 from stepwell.testing.bench import definitions
 from stepwell.testing.bench.measure import Measured, middle
@@ -76,7 +77,7 @@ async def again(setup: Setup, count: int) -> None:
 
 def started(setup: Setup, count: int, role: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "bench.killing", str(setup.folder), str(count), role, setup.durability]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=ROOT, env=cached(setup.folder.parent), stdout=subprocess.PIPE, text=True)
 
 
 def killed_half_way(setup: Setup, count: int) -> int:
