@@ -146,3 +146,28 @@ async def test_a_start_with_the_same_key_is_the_same_run() -> None:
         assert len(tools.calls) == 1
         with pytest.raises(Conflict):
             await engine.start(loaded, {"n": 2}, idempotency_key="K")
+
+
+async def test_two_waits_at_once_never_take_the_same_event() -> None:
+    fan = {"id": "p", "type": "parallel", "branches": {"a": [paid("a")], "b": [paid("b")]}}
+    async with engine_with(ScriptedTools(), serves=True) as engine:
+        handle = await engine.start(
+            workflow([fan], output={"n": ["{{step.a.data.n}}", "{{step.b.data.n}}"]}), {"order": 1}
+        )
+        await handle.wait()
+        await engine.send_event("paid", {"order": 1, "n": 1})
+        await asyncio.sleep(0.1)
+        assert (await handle.wait()).status == "waiting"
+        await engine.send_event("paid", {"order": 1, "n": 2})
+        run = await handle.wait(until_final=True)
+        assert sorted(run.output["n"]) == [1, 2]
+
+
+async def test_a_run_that_waits_for_its_lane_can_be_cancelled() -> None:
+    async with engine_with(ScriptedTools(), serves=True) as engine:
+        loaded = workflow([gate_step("g")], concurrency=LANE)
+        first = await engine.start(loaded, {"customer": "a"})
+        await until_waiting(engine, first.run_id, "/g")
+        second = await engine.start(loaded, {"customer": "a"})
+        assert (await engine.cancel(second.run_id)).status == "cancelled"
+        assert (await engine.run(first.run_id)).status == "pending_approval"

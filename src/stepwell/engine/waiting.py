@@ -43,6 +43,8 @@ class Waiting:
         self._mail: dict[str, list[Message]] = {}
         self._waiters: dict[str, asyncio.Future[None]] = {}
         self._closed: dict[str, str] = {}
+        self._used: set[int] = set()
+        """Events that waits of this pass have taken: another wait of the run may not have them."""
         self._tokens = 1
 
     # ── waiting ──
@@ -70,12 +72,16 @@ class Waiting:
             read += [message.order for message in arrived]
             value: dict[str, Json] | None = None
             used: tuple[int, ...] = ()
+            late = any(message.kind == "decision" for message in arrived)  # its deadline has passed
             for event in await self._store.events(self._lease, name, wait.opened - EVENTS_KEPT):
+                if event.order in self._used or (late and event.at > wait.deadline):
+                    continue
                 said = {"id": event.id, "name": event.name, "data": event.data, "at": instant_text(event.at)}
                 if accept(said):
                     value, used = {"woken_by": "event", "event": said}, (event.order,)
+                    self._used.add(event.order)
                     break
-            if value is None and any(message.kind == "decision" for message in arrived):  # its deadline has passed
+            if value is None and late:
                 value = {"woken_by": "expired", "event": None}
             if value is not None:
                 draft = Draft(place, "succeeded", Body(started=wait.opened, ended=time.time()))

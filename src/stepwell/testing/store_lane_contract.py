@@ -117,12 +117,23 @@ class LaneContract:
         store = opened.store
         await created(store, in_lane("r0"), in_lane("r1"))
         [lease] = await store.claim("w1", TTL)
-        await store.post(ACCOUNT, Message("r1", "cancel"))
+        await store.post(ACCOUNT, Message("r1", "event", path="/x"))
         assert await taken(store) == []
         assert await store.claim("w1", TTL, run_id="r1") == []
         await ended(store, lease)
         [lease] = await store.claim("w1", TTL)
-        assert [message.kind for message in (await store.load(lease)).messages] == ["cancel"]
+        assert [message.kind for message in (await store.load(lease)).messages] == ["event"]
+
+    async def test_a_waiting_run_that_was_cancelled_is_claimed_by_its_id_to_be_ended(self, opened: OpenedStore) -> None:
+        store = opened.store
+        await created(store, in_lane("r0"), in_lane("r1"), in_lane("r2"))
+        [first] = await store.claim("w1", TTL)
+        await store.post(ACCOUNT, Message("r1", "cancel"))
+        [lease] = await store.claim("w1", TTL, run_id="r1")
+        await ended(store, lease, "cancelled")
+        assert await taken(store) == []
+        await ended(store, first)
+        assert await taken(store) == ["r2"]
 
     async def test_a_full_lane_that_rejects_stores_nothing(self, opened: OpenedStore) -> None:
         store = opened.store

@@ -43,9 +43,9 @@ class Lanes:
             self._lanes[record.run.account, record.run.lane].remove(record)
 
     def may_begin(self, record: RunRecord) -> bool:
-        """Whether it is a run's turn: it was claimed before, has no lane, or is the next and finds a place."""
+        """Whether it is a run's turn: claimed before, without a lane, cancelled, or next in the lane with a place."""
         run = record.run
-        if run.epoch or not run.lane:
+        if run.epoch or not run.lane or any(message.kind == "cancel" for message in record.unread()):
             return True
         held = sum(1 for _ in self.holders(run.account, run.lane))
         return held < record.lane_limit and self._lanes[run.account, run.lane][held] is record

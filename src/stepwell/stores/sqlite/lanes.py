@@ -48,7 +48,12 @@ def leave(connection: Connection, run: int) -> None:
 
 
 def may_begin(connection: Connection, run: int) -> bool:
-    """Whether a run that nobody has claimed yet has a place in its lane, and no older one is to be claimed before."""
+    """Whether a run that nobody has claimed yet has a place in its lane, and no older one is to be claimed before.
+
+    One that was cancelled needs no place: it is claimed to be ended.
+    """
+    if connection.execute(_CANCELLED, (run,)).fetchone() is not None:
+        return True
     lane = connection.execute(_LANE_OF, (run,)).fetchone()
     return lane is not None and connection.execute(_OLDER, (*lane, run)).fetchone() is None
 
