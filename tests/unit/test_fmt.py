@@ -394,3 +394,57 @@ def test_formatting_never_changes_the_meaning_and_is_done_at_once(workflow, styl
     assert comments(found).count("remark") == comments(text).count("remark")
     for word in ("workflow_id", "inputMapping", "thenSteps", "retry_policy", "fallback_step", "config:"):
         assert word not in found or word in json.dumps(before)
+
+
+@pytest.mark.parametrize("name", ["FIRST", "SECOND"])
+def test_both_source_designs_are_rewritten_whole(name):
+    from tests.unit.definition import test_spellings
+
+    text = getattr(test_spellings, name)
+    found = fmt(text)
+    assert data(found) == data(text)
+    assert fmt(found) == found
+    assert not {"config", "step_id", "inputMapping", "thenSteps", "llmCall", "error_strategy"} & set(
+        found.replace(":", " ").replace("{config: {x: 1}", "").replace("config  {x  1}", "").split()
+    )
+
+
+_LAYOUTS = {
+    "document marks": "%YAML 1.2\n---\n# a\nworkflowId: w\nsteps:\n- {stepId: a, type: set, values: {}}\n...\n# end\n",
+    "explicit keys": "workflow: w\nsteps:\n- ? id\n  : a\n  ? type\n  : humanApproval\n  title: x\n",
+    "explicit key of a config": "workflow: w\nsteps:\n- id: a\n  type: set\n  ? config\n  : values: {}\n",
+    "indented lists": "workflow: w\nsteps:\n    -   stepId: a\n        type: set\n        config:\n              values:\n                  x: 1\n",
+    "a dash alone": "workflow: w\nsteps:\n-\n  stepId: a\n  type: set\n  config:\n    values: {}\n",
+    "indentation indicators": "workflow: w\nsteps:\n- id: a\n  type: llm_call\n  config:\n    prompt: |2-\n        two more\n       one more\n\n    maxTokens: 5\n",
+    "kept line ends": "workflow: w\nsteps:\n- id: a\n  type: llm_call\n  config:\n      prompt: |+\n        text\n         \n\n      maxTokens: 5\n\n\n",
+    "a last text that keeps its line ends": "workflow: w\nsteps:\n- id: a\n  type: llm_call\n  config:\n      maxTokens: 5\n      prompt: |+\n        text\n\n\n",
+    "folded texts": "workflow: w\nsteps:\n- id: a\n  type: llm_call\n  config:\n    prompt: >\n      one\n      two\n\n        more\n    system: plain\n      goes on\n",
+    "quotes over lines": "workflow: w\nsteps:\n- id: a\n  type: llm_call\n  config:\n    prompt: \"one\n  two\n      three\"\n    system: 'x\n\n      y'\n",
+    "brackets over lines": "workflow: w\nsteps:\n- {\n    stepId: a,  # mine\n    type: approval,\n    config: {\n      title: x,\n      timeoutMs: 1000,\n    },\n  }\n",
+    "comments in brackets": "workflow: w\nsteps:\n- {  # open\n    stepId: a,\n    # about it\n    type: approval, config: {title: x}\n    # last\n  }\n",
+"comments inside brackets that go": "workflow: w\nsteps:\n- {\n    id: a,\n    type: approval,\n    # before\n    config: {  # open\n      # inside\n      title: x  # behind\n    }  # after\n  }\n",
+    "comments inside forms": "workflow: w\nsteps:\n- id: a\n  type: recipe\n  recipe: r\n  inputMapping:\n    x: {  # one\n      source: workflowInput,  # two\n      path: a\n    }  # three\n",
+    "no space after": "workflow: w\nsteps: [{stepId: a,type: approval,config: {title: x}}]",
+    "json in yaml": '{"workflow": "w", "steps": [{"stepId": "a", "type": "set", "config": {"values": {"a": 1}}}]}',
+    "an empty config": "workflow: w\nsteps:\n- id: a\n  type: browser_action\n  config: {}\n  server: s\n  tool: t\n- id: b\n  type: set\n  values: {}\n  config: {}\n",
+    "nothing but a config": "workflow_id: w\nsteps:\n- config:\n    step_id: a\n    type: set\n    values: {}\n",
+    "inputs by brackets": "workflow: w\nsteps:\n- id: a\n  type: recipe\n  recipe: r\n  inputMapping: {x: {source: workflowInput, path: a}, y: {source: static, value: [1, {z: '{{q}}'}]}}\n",
+    "an anchored form": "workflow: w\nsteps:\n- id: a\n  type: recipe\n  recipe: r\n  inputMapping:\n    x: &x {source: workflowInput, path: a}\n    y: *x\n",
+    "an anchored block form": "workflow: w\nsteps:\n- id: a\n  type: recipe\n  recipe: r\n  inputMapping:\n    x: &x\n      source: workflowInput\n      path: a\n    y: *x\n",
+    "an alias of a config": "workflow: w\nsteps:\n- id: a\n  type: set\n  config: &c\n    values: {x: 1}\n- id: b\n  type: set\n  config: *c\n",
+    "root words beside defaults": "workflow: w\nretry_policy:  # why\n  max_retries: 1  # one\ndefaults:\n  timeout_ms: 5\ndefault_error_strategy: continue\nsteps: [{id: a, type: set, values: {}}]\n",
+    "root words by brackets beside defaults": "workflow: w\nretry_policy: {max_retries: 1}\ndefaults: {timeout_ms: 5}\nsteps: [{id: a, type: set, values: {}}]\n",
+    "a rule with steps": "workflow: w\nsteps:\n- id: a\n  type: tool_call\n  tool: t\n  on_error:\n    strategy: fallback\n    steps:\n    - {stepId: b, type: set, config: {values: {}}}\n",
+    "tabs between": "workflow:\tw\nsteps:\n- stepId:\ta\t# x\n  type:\tset\n  config:\n    values:\t{}\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _LAYOUTS)
+def test_every_layout_is_rewritten_and_keeps_its_comments(name):
+    text = _LAYOUTS[name]
+    found = fmt(text)
+    assert data(found) == data(text)
+    assert fmt(found) == found
+    assert comments(found) == comments(text)
+    for word in ("stepId", "config", "workflowId", "inputMapping", "humanApproval", "retry_policy", "max_retries"):
+        assert word not in found

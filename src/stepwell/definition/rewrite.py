@@ -88,16 +88,15 @@ class _Rewriting:
     def _replaced(self, node: Node, written: Written, entry: Entry | None) -> list[Edit]:
         """Another value in the place of the written one; comments inside it go above its key."""
         anchor = f"&{written.anchor} " if written.anchor and not self.expand else ""
-        if written.flow or entry is None:
-            return [Edit(written.start, written.end, anchor + self._anew(node, written, entry))]
-        colon = self.text.index(":", entry.key_end) + 1
-        column = self.layout.column(entry.start)
-        edits = [
-            Edit(entry.start, entry.start, f"{comment}{self.layout.newline}{' ' * column}")
-            for comment in self.layout.comments_in(colon, written.end)
-        ]
+        block = entry is not None and not written.flow
+        start = self.text.index(":", entry.key_end) + 1 if entry is not None and block else written.start
+        above = entry.start if entry is not None else written.start
+        indent = self.layout.newline + " " * self.layout.column(above)
+        comments = self.layout.comments_in(start, written.end) if written.shape in {"map", "list"} else []
+        edits = [Edit(above, above, f"{comment}{indent}") for comment in comments]
         new = self._anew(node, written, entry)
-        return [*edits, Edit(colon, written.end, f" {anchor}{new}" if not new.startswith(("\n", "\r")) else new)]
+        space = " " if block and not new.startswith(("\n", "\r")) else ""
+        return [*edits, Edit(start, written.end, f"{space}{anchor}{new}")]
 
     def _anew(self, node: Node, written: Written, entry: Entry | None) -> str:
         """The text of a value that takes the place of another: what is written inside that one, or made anew."""
@@ -164,15 +163,23 @@ class _Rewriting:
             if id(entry) in kept:
                 edits = self.entry(*kept[id(entry)], entry)
                 texts.append(applied(text, entry.start, entry.end, edits))
-            elif "#" in gap:
-                raise ValueError("a comment stands beside what moves")
             texts += [
                 self.new_entry(written, *pair, flow=True, column=column)
                 for pair in (*placed.inside(entry), *placed.after(entry))
             ]
+            if id(entry) not in kept:
+                texts = self._with_comments(entry, gap, texts)
             for at, part in enumerate(texts):
                 parts += [(plain if at else gap) if parts else "", part]
         return Edit(opening, written.end - 1, head + "".join(parts) + tail)
+
+    def _with_comments(self, entry: Entry, gap: str, texts: list[str]) -> list[str]:
+        """What became of an entry, below the comments that stood in it."""
+        comments = self._left_over(entry)
+        if not texts and (comments or "#" in gap):
+            raise ValueError("nothing is left where a comment stands")
+        indent = self.layout.newline + " " * self.layout.column(entry.start)
+        return [*("".join(f"{comment}{indent}" for comment in comments) + text for text in texts[:1]), *texts[1:]]
 
     def _block(self, written: Written, kept: dict[int, tuple[str, Node]], placed: _Places) -> Edit:
         """A mapping by indentation, its entries put together again; what stands between them stays."""
@@ -202,7 +209,8 @@ class _Rewriting:
     def _left_over(self, entry: Entry) -> list[str]:
         """The comments of an entry that is gone, unless they went with what became of it."""
         layout = self.layout
-        spans = [span for span in layout.comments if entry.start <= span[0] < layout.line_end(entry.end)]
+        end = entry.end if entry.flow else layout.line_end(entry.end)
+        spans = layout.comments_between(entry.start, end)
         return [self.text[start:stop] for start, stop in spans if start not in self.moved]
 
     def _unwrapped(self, entry: Entry, written: Written, placed: _Places, column: int) -> list[str]:
@@ -225,7 +233,7 @@ class _Rewriting:
                 if inner is value.entries[-1]:
                     end = layout.next_line(inner.end)
         part = applied(self.text, start, end, edits)
-        self.moved |= {first for first, _ in layout.comments if start <= first < end}
+        self.moved |= {first for first, _ in layout.comments_between(start, end)}
         depth = layout.column(value.entries[0].start)
         return [shifted(part, column - depth, first=True).rstrip("\r\n")[column:]]
 
@@ -237,7 +245,7 @@ class _Rewriting:
             edits = self.entry(word, node, found)
             end = found.end if flow or holder.flow else layout.line_end(found.end)
             if not flow:
-                self.moved |= {first for first, _ in layout.comments if found.start <= first < end}
+                self.moved |= {first for first, _ in layout.comments_between(found.start, end)}
             part = applied(self.text, found.start, end, edits)
             return shifted(part, column - layout.column(found.start))
         key = emitting.key_text(word, '"' if layout.is_json else "")

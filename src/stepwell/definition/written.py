@@ -7,6 +7,7 @@ The law of the file: it describes a text that has been composed without problems
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -54,6 +55,8 @@ class Entry:
     start: int
     key_end: int
     value: Written
+    flow: bool = False
+    """Whether the mapping that it belongs to is written in brackets."""
 
     @property
     def end(self) -> int:
@@ -94,7 +97,7 @@ class Layout:
                     key.append((event.start, event.end))
                     continue
                 else:
-                    holder.entries.append(Entry(*key.pop(), event))
+                    holder.entries.append(Entry(*key.pop(), event, holder.flow))
             if event.shape in {"map", "list"}:
                 opened.append((event, []))
         assert root is not None, "the text was composed before"
@@ -167,9 +170,14 @@ class Layout:
         """Whether only spaces stand before a character on its line."""
         return not self.text[self.line_start(index) : index].strip(" ")
 
+    def comments_between(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Start and end of the comments that begin between two characters."""
+        found = self.comments
+        return found[bisect_left(found, (start, 0)) : bisect_left(found, (end, 0))]
+
     def comments_in(self, start: int, end: int) -> list[str]:
-        """The comments that begin between two characters."""
-        return [self.text[first:stop] for first, stop in self.comments if start <= first < end]
+        """Those comments as texts."""
+        return [self.text[first:stop] for first, stop in self.comments_between(start, end)]
 
 
 def _marks(event: Event) -> tuple[int, int]:
