@@ -220,7 +220,6 @@ async def test_c047_a_stopped_owner_loses_its_run_and_its_result_is_refused(tmp_
         assert run.status == "completed", "who lost one run still serves others"
 
 
-@pytest.mark.xfail(strict=True, reason="an owner that wakes acts once before it learns that its lease has lapsed")
 async def test_c047_an_owner_that_was_stopped_between_two_attempts_makes_no_call_of_a_finished_step(
     tmp_path: Path,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.engine.runtime import LiveRuntime, World
@@ -33,11 +34,18 @@ class Parked(Abort):
 class Pass:
     """A pass that is under way. `runtime` takes messages; `result` is the end of it."""
 
-    def __init__(self, lease: Lease, loaded: Loaded, definition: Definition, world: World) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        loaded: Loaded,
+        definition: Definition,
+        world: World,
+        sure: Callable[[], Awaitable[None] | None] = lambda: None,
+    ) -> None:
         self.lease = lease
         self.loaded = loaded
         self.definition = definition
-        self.runtime = LiveRuntime(lease, loaded, definition, world)
+        self.runtime = LiveRuntime(lease, loaded, definition, world, sure)
         self._world = world
 
     async def run(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -65,7 +65,15 @@ class World:
 class LiveRuntime:
     """The interpreter's runtime over a store. One instance is one pass of one run."""
 
-    def __init__(self, lease: Lease, loaded: Loaded, definition: Definition, world: World) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        loaded: Loaded,
+        definition: Definition,
+        world: World,
+        sure: Callable[[], Awaitable[None] | None] = lambda: None,
+    ) -> None:
+        """`sure` gives what is to be awaited before an effect because the lease may have lapsed unseen, or None."""
         self.run_id = loaded.run.id
         self.seen = 0
         self.usage: dict[str, Json] = dict(loaded.run.usage)
@@ -74,6 +82,7 @@ class LiveRuntime:
         """Why an append that nobody awaited failed: the pass ends with it."""
         self._run = loaded.run
         self._lease = lease
+        self._sure = sure
         self._timeout = definition.plan.workflow.timeout
         self._world = world
         self._ledger = Ledger(lease, loaded, world.store, self._tell)
@@ -151,6 +160,8 @@ class LiveRuntime:
     async def perform(
         self, plan: StepPlan, path: str, number: int, effect: Effect, text: bytes, digest: str
     ) -> Attempt:
+        if (pending := self._sure()) is not None:
+            await pending
         attempt = Attempt(number, self.clock())
         self._emit("step_started", path, {"attempt": number})
         left = max(0.0, self.remaining()) + PAST_DEADLINE

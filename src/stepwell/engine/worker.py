@@ -10,13 +10,15 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stepwell.engine.advance import Parked, Pass
 from stepwell.errors import StepwellError, Unavailable
 from stepwell.interpreter.interruption import LeaseLost
+from stepwell.stores.liveness import boot_seconds
 
 if TYPE_CHECKING:
     from stepwell.engine.runtime import World
@@ -54,6 +56,8 @@ class Worker:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._passes: dict[str, Pass] = {}
         self._leases: dict[str, Lease] = {}
+        self._until: dict[str, float] = {}
+        """By run, up to when its lease surely lives, in boot seconds."""
         self._watched: dict[str, int] = {}
         self._background: list[asyncio.Task[None]] = []
 
@@ -88,8 +92,9 @@ class Worker:
         """Claim a run and carry it on; None if it cannot be had (owned by a living worker, final, or not due)."""
         if run_id in self._tasks:
             return self._tasks[run_id]
+        asked = boot_seconds()
         for lease in await self._store.claim(self.name, self._rhythm.ttl, run_id=run_id, due_only=due_only):
-            return self._carry(lease)
+            return self._carry(lease, asked)
         return None
 
     async def park(self, run_ids: list[str], grace: float = GRACE) -> None:
@@ -105,8 +110,9 @@ class Worker:
             if pending:
                 await asyncio.wait(pending, timeout=grace)
 
-    def _carry(self, lease: Lease) -> asyncio.Task[None]:
+    def _carry(self, lease: Lease, asked: float) -> asyncio.Task[None]:
         self._leases[lease.run_id] = lease
+        self._until[lease.run_id] = asked + self._rhythm.ttl
         task = asyncio.create_task(self._passes_of(lease), name=f"run {lease.run_id}")
         self._tasks[lease.run_id] = task
         task.add_done_callback(lambda done: self._ended(lease.run_id, done))
@@ -116,6 +122,7 @@ class Worker:
         self._tasks.pop(run_id, None)
         self._passes.pop(run_id, None)
         self._leases.pop(run_id, None)
+        self._until.pop(run_id, None)
         if not task.cancelled() and (problem := task.exception()) is not None:
             log.warning("run %s left this worker: %s: %s", run_id, type(problem).__name__, problem)
         self._world.listeners.close(run_id)
@@ -124,13 +131,33 @@ class Worker:
         """Pass after pass until the lease is given back."""
         while True:
             loaded = await self._store.load(lease)
-            current = Pass(lease, loaded, await self._pinned(loaded.run), self._world)
+            current = Pass(lease, loaded, await self._pinned(loaded.run), self._world, partial(self._sure, lease))
             self._passes[lease.run_id] = current
             try:
                 if await current.run():
                     return
             except LeaseLost:
                 raise Unavailable(f"run {lease.run_id} is carried on by another worker now") from None
+
+    def _sure(self, lease: Lease) -> Awaitable[None] | None:
+        """What is to be awaited before the next effect: if this process, or the machine, may have been asleep."""
+        return self._make_sure(lease) if boot_seconds() >= self._until.get(lease.run_id, 0.0) else None
+
+    async def _make_sure(self, lease: Lease) -> None:
+        if await self._prolong([lease]):
+            raise LeaseLost(lease.run_id)
+
+    async def _prolong(self, leases: list[Lease]) -> list[Lease]:
+        """Renew leases; returns those that were lost, whose passes are stopped."""
+        asked = boot_seconds()
+        lost = await self._store.renew(leases, self._rhythm.ttl)
+        for lease in leases:
+            current = self._passes.get(lease.run_id)
+            if lease not in lost:
+                self._until[lease.run_id] = asked + self._rhythm.ttl
+            elif current is not None and current.lease.epoch == lease.epoch:
+                current.runtime.fail(LeaseLost())
+        return lost
 
     async def _pinned(self, run: Run) -> Definition:
         assert self._world.definitions is not None
@@ -166,17 +193,15 @@ class Worker:
                 await self.adopt(run_id, due_only=True)
         free = self._capacity - len(self._tasks)
         if self._serves and free > 0:
+            asked = boot_seconds()
             for lease in await self._store.claim(self.name, self._rhythm.ttl, limit=free):
-                self._carry(lease)
+                self._carry(lease, asked)
 
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._rhythm.renew)
             try:
                 await self._store.heartbeat(self.name, serves=self._serves, ttl=self._rhythm.ttl)
-                for lease in await self._store.renew(list(self._leases.values()), self._rhythm.ttl):
-                    current = self._passes.get(lease.run_id)
-                    if current is not None and current.lease.epoch == lease.epoch:
-                        current.runtime.fail(LeaseLost())
+                await self._prolong(list(self._leases.values()))
             except StepwellError as problem:
                 log.warning("leases could not be renewed: %s", problem)
