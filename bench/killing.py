@@ -80,12 +80,12 @@ def started(setup: Setup, count: int, role: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, env=cached(setup.folder.parent), stdout=subprocess.PIPE, text=True)
 
 
-def killed_half_way(setup: Setup, count: int) -> int:
-    """Kill the first process once half of the calls were made; returns how many there were then."""
+def killed(setup: Setup, count: int, at: int) -> int:
+    """Kill the first process once `at` calls were made; returns how many there were then."""
     process, calls = started(setup, count, "first"), setup.folder / "calls"
     try:
         while process.poll() is None:
-            if calls.exists() and calls.read_bytes().count(b"\n") >= CHAIN * count // 2:
+            if calls.exists() and calls.read_bytes().count(b"\n") >= at:
                 break
             time.sleep(0.001)
         if process.poll() is not None:
@@ -96,9 +96,9 @@ def killed_half_way(setup: Setup, count: int) -> int:
     return calls.read_bytes().count(b"\n")
 
 
-def recovered(setup: Setup, count: int) -> tuple[float, float, dict[str, Any]]:
+def recovered(setup: Setup, count: int, at: int) -> tuple[float, float, dict[str, Any]]:
     """Wall-clock seconds from the start of the second process to the last end of a run, its CPU seconds, and facts."""
-    before = killed_half_way(setup, count)
+    before = killed(setup, count, at)
     began = time.perf_counter()
     process = started(setup, count, "again")
     assert process.stdout is not None
@@ -126,13 +126,15 @@ def recovered(setup: Setup, count: int) -> tuple[float, float, dict[str, Any]]:
 
 
 def kills(setup: Setup, size: int, rounds: int) -> Measured:
-    """`rounds` times `size` runs killed half-way; a sample is one recovery, from the start of the process to the last
-    end of a run."""
+    """`rounds` times `size` runs killed; a sample is one recovery, process start to the last end of a run.
+
+    The runs go nearly in step: one round is killed before the calls that may not be repeated, one amidst, one behind.
+    """
     samples, cpu, steps, each = [], 0.0, 0, []
     for number in range(rounds):
         inner = Setup(setup.folder / str(number), "sqlite", setup.durability)
         inner.folder.mkdir()
-        taken, used, facts = recovered(inner, size)
+        taken, used, facts = recovered(inner, size, CHARGE * size + number % 3 * size // 2)
         samples.append(taken)
         cpu += used
         steps += facts["calls"] - facts["calls_at_kill"]

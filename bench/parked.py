@@ -16,7 +16,7 @@ from typing import Any
 
 from stepwell.testing.bench import definitions
 from stepwell.testing.bench.measure import Measured, Meter, middle, resident
-from stepwell.testing.bench.workloads import Target, Workload, disk, park, resume, workflow
+from stepwell.testing.bench.workloads import AT_ONCE, Target, Workload, disk, park, resume, workflow
 from stepwell.testing.bench.world import Setup, bench_engine
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,11 +63,12 @@ async def act(setup: Setup, size: int, rounds: int) -> Measured:
         await park(engine, flow, rounds * FEW + 1)
     few = [await asyncio.to_thread(beside, setup) for _ in range(rounds)]
     async with bench_engine(setup) as engine:
-        before = disk(setup)
+        await park(engine, flow, AT_ONCE)
+        before, held = disk(setup), resident()
         meter.start()
         await park(engine, flow, size)
         meter.stop()
-        after = disk(setup)
+        after, holds = disk(setup), resident()
     many = [await asyncio.to_thread(beside, setup) for _ in range(rounds)]
     samples = [sample for found in many for sample in found["samples"]]
     assert before is not None
@@ -75,6 +76,7 @@ async def act(setup: Setup, size: int, rounds: int) -> Measured:
     facts: dict[str, Any] = {
         "parked_per_s": round(size / meter.wall, 1),
         "disk_bytes_per_run": round((after - before) / size),
+        "memory_bytes_per_run": None if held is None or holds is None else round((holds - held) / size),
     }
     for name in ("start_ms", "start_cpu_ms", "first_second_cpu_ms", "resident_mb", "resume_p50_ms"):
         facts[name] = middle([found[name] for found in many])
@@ -85,7 +87,7 @@ async def act(setup: Setup, size: int, rounds: int) -> Measured:
 
 PARKED = Workload(
     "W5-start", "starting beside parked runs", "runs", 100_000, 3, act,
-    (Target("resume_p50_ms", 3), Target("start_growth", 1.5)),
+    (Target("memory_bytes_per_run", 1024), Target("resume_p50_ms", 3), Target("start_growth", 1.5)),
 )  # fmt: skip
 
 if __name__ == "__main__":
