@@ -34,9 +34,14 @@ class Bundles:
         self._store = parts.store
         self._compiled: dict[tuple[str, str], Definition] = {}
         self._stored: dict[tuple[str, str], None] = {}
+        self._of: dict[tuple[str, str], tuple[LoadedWorkflow, str]] = {}
+        """The digest of each workflow that was stored as it was loaded: loading it again looks at its recipes again."""
 
     async def store(self, account: str, loaded: LoadedWorkflow) -> str:
         """Keep a workflow with what it names; returns the digest. Raises NotFound, DefinitionError."""
+        known = self._of.get((account, loaded.digest))
+        if known is not None and known[0] is loaded:
+            return known[1]
         recipes = {
             name: recipe.model_dump(mode="json", exclude_unset=True)
             for name, recipe in self._parts.recipes_of(loaded).items()
@@ -47,6 +52,7 @@ class Bundles:
             body = {"workflow": loaded.data, "recipes": recipes, "workflows": children, "file": loaded.file}
             await self._store.put_definition(account, digest, encode(body))
             _keep(self._stored, (account, digest), None)
+        _keep(self._of, (account, loaded.digest), (loaded, digest))
         return digest
 
     async def get(self, account: str, digest: str) -> Definition:

@@ -16,7 +16,6 @@ from stepwell.interpreter.normalise import normalised_json
 from stepwell.interpreter.runtime import Attempt
 from stepwell.journal import path as paths
 from stepwell.journal.entry import Body, Draft
-from stepwell.ports import Batch
 
 if TYPE_CHECKING:
     from stepwell.engine.ledger import Ledger
@@ -73,7 +72,7 @@ class Flights:
             return False
         draft = Draft(place, "started", Body(started=attempt.started), digest=digest)
         draft.arguments(text)
-        await self._ledger.record(draft, outgoing=(), also=Batch())
+        await self._ledger.record(draft)
         return True
 
     def outlives(self, path: str) -> bool:

@@ -91,14 +91,17 @@ class Ledger:
             self._told(draft)
         return outcome
 
-    async def record(self, draft: Draft, *, outgoing: Sequence[Outgoing], also: Batch) -> Outcome:
+    async def record(
+        self, draft: Draft, *, outgoing: Sequence[Outgoing] = (), also: Batch | None = None
+    ) -> Outcome:
         """Record a fact with what rides and what belongs to it; returns when it is durable, with its order."""
         riders, self._riders = self._riders, []
         entries = [self._entry(rider) for rider in riders]
         entries.append(self._entry(draft))
         self.handed.add(draft.path)
         self.freshen(draft.path)
-        order = await self._store.append(self._lease, replace(also, entries=entries, outgoing=outgoing))
+        batch = Batch(entries, outgoing=outgoing) if also is None else replace(also, entries=entries)
+        order = await self._store.append(self._lease, batch)
         self.handed.discard(draft.path)
         outcome = draft.outcome()
         outcome.order = order + len(riders)
@@ -122,7 +125,7 @@ class Ledger:
         draft = Draft(f"{cause}/~rewound", "rewound", Body(started=time.time()))
         draft.value({"block": block, "cause": cause, "stale": list(stale)})
         self.ride(failed)
-        outcome = await self.record(draft, outgoing=(), also=Batch())
+        outcome = await self.record(draft)
         self._rewound(outcome.value)
 
     def _rewound(self, said: dict[str, Json]) -> None:

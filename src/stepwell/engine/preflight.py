@@ -28,11 +28,16 @@ class Preflight:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._passed: LoadedWorkflow | None = None
+        """The workflow whose steps were found right last, as it was loaded."""
 
     async def check(self, loaded: LoadedWorkflow, value: Json) -> tuple[Json, list[Problem]]:
         """The input with its defaults, and every problem but those that loading already told."""
         filled, problems = checked_input(loaded.workflow.input, value)
-        problems += self._steps(loaded)
+        if self._passed is not loaded:
+            found = list(self._steps(loaded))
+            self._passed = None if found else loaded
+            problems += found
         return filled, problems
 
     def _steps(self, loaded: LoadedWorkflow) -> Iterator[Problem]:

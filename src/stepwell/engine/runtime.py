@@ -125,7 +125,7 @@ class LiveRuntime:
         return outcome
 
     async def record(self, draft: Draft, *, outgoing: Sequence[Outgoing] = ()) -> Outcome:
-        return await self._ledger.record(draft, outgoing=outgoing, also=Batch())
+        return await self._ledger.record(draft, outgoing=outgoing)
 
     def closing(self) -> list[Entry]:
         """What still rides, for the transaction that ends the pass."""

@@ -58,7 +58,7 @@ class Waiting:
         message = (await self._messages(path))[0]
         draft = Draft(place, "succeeded", Body(started=wait.opened, ended=time.time()))
         draft.value(message.body)
-        return await self._ledger.record(draft, outgoing=(), also=Batch(consume=(message.order,)))
+        return await self._ledger.record(draft, also=Batch(consume=(message.order,)))
 
     async def wait_event(self, path: str, name: str, accept: Callable[[Json], bool], deadline: float) -> Outcome:
         """See `Runtime.wait_event`."""
@@ -87,7 +87,7 @@ class Waiting:
                 draft = Draft(place, "succeeded", Body(started=wait.opened, ended=time.time()))
                 draft.value(value)
                 also = Batch(consume=read, satisfied=(path,) if used else (), used=used)
-                return await self._ledger.record(draft, outgoing=(), also=also)
+                return await self._ledger.record(draft, also=also)
             self._mail[path] = await self._messages(path)
 
     def _found(self, place: str) -> Outcome | None:
