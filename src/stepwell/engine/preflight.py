@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from stepwell.definition.check.calls import check_calls
 from stepwell.definition.schemas import problems_of, with_defaults
 from stepwell.definition.step import Location, NoRecipes, Step
 from stepwell.definition.suggest import did_you_mean
@@ -35,7 +36,7 @@ class Preflight:
         """The input with its defaults, and every problem but those that loading already told."""
         filled, problems = checked_input(loaded.workflow.input, value)
         if self._passed is not loaded:
-            found = list(self._steps(loaded))
+            found = [*check_calls(loaded, _Callees(self._parts, _path(loaded))), *self._steps(loaded)]
             self._passed = None if found else loaded
             problems += found
         return filled, problems
@@ -99,6 +100,25 @@ class Preflight:
             )
         )
         return found
+
+
+class _Callees:
+    """What the steps of a file can call, for the checks of calls."""
+
+    def __init__(self, parts: Parts, file: Path) -> None:
+        self._parts = parts
+        self._recipes = parts.recipes_beside(file)
+
+    def recipe_input(self, recipe: str) -> dict[str, Json] | None:
+        if isinstance(self._recipes, NoRecipes):
+            return None
+        try:
+            return self._recipes.find(recipe).definition.input
+        except (NotFound, DefinitionError):  # told by the checks of recipes
+            return None
+
+    def workflow(self, name: str, file: str) -> LoadedWorkflow:
+        return self._parts.child(name, Path(file or "."))
 
 
 def _path(loaded: LoadedWorkflow) -> Path:
