@@ -46,6 +46,8 @@ class _Registered:
 class PythonTools:
     """The tools of one project. Implements `ports.Tools`, except that `call` gives the result as the tool gave it."""
 
+    keeps_time = True
+
     def __init__(self, functions: Iterable[Declared] = ()) -> None:
         """Raises DefinitionError with everything that is wrong: names given twice, hints that cannot be read."""
         self._tools: dict[str, _Registered] = {}

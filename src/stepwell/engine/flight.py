@@ -104,8 +104,11 @@ class Flights:
 async def _fly(performer: Performer, effect: Effect, context: CallContext, attempt: Attempt) -> None:
     """Perform an effect within `context.timeout` seconds. Only the store's failure and a cancellation leave."""
     try:
-        async with asyncio.timeout(context.timeout + LAST_WORD):
+        if getattr(performer, "keeps_time", False):
             performed = await performer(effect, context)
+        else:
+            async with asyncio.timeout(context.timeout + LAST_WORD):
+                performed = await performer(effect, context)
         attempt.value, attempt.text = normalised_json(performed.value)
         attempt.meta, attempt.outgoing = performed.meta, performed.outgoing
     except StepFailed as failure:

@@ -35,8 +35,11 @@ Json: TypeAlias = Any
 
 NEAR = 30.0
 """Sleeps up to this many seconds stay in process; longer ones park the run."""
-ANNOUNCE = 0.1
-"""Seconds after which a step that still runs, and what rides along, is written for others to see."""
+ANNOUNCE = 1.0
+"""Seconds after which a step that still runs, and what rides along, is written for others to see.
+
+Not less: on a busy machine every step would take longer than that, be written twice, and make it busier.
+"""
 PAST_DEADLINE = 1.0
 """Seconds by which a step may outlive the run's deadline: the deadline ends the run, not the step as a failure."""
 

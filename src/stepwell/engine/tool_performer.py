@@ -19,6 +19,8 @@ class ToolPerformer:
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
+        self.keeps_time = bool(getattr(tools, "keeps_time", False))
+        """Whether a call surely ends within its timeout, so that nobody else needs to watch the clock."""
 
     async def __call__(self, effect: Effect, context: CallContext) -> Performed:
         """Raises StepFailed. A failure's parts that JSON cannot hold are replaced, so that it can be recorded."""
