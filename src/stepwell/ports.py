@@ -246,7 +246,10 @@ class RunStore(Protocol):
         """
 
     async def withdraw(self, lease: Lease, paths: Sequence[str], reason: str) -> list[str]:
-        """Close pending waits; returns the paths that are withdrawn now. Others were decided first; their message comes."""
+        """Close pending waits; returns the paths that are withdrawn now.
+
+        Others were decided first; their message comes.
+        """
 
     async def inbox(self, lease: Lease, after: int) -> list[Message]:
         """Messages of the leased run that came after `after`."""
@@ -254,8 +257,8 @@ class RunStore(Protocol):
     async def release(self, lease: Lease, batch: Batch, verdict: Verdict) -> bool:
         """End a pass: the batch, the new status and the lease's end in one transaction.
 
-        False (and nothing written but the batch) if the verdict parks the run and messages came after `verdict.seen`: the
-        caller still owns the run and goes on. A final verdict closes open waits as cancelled and writes always.
+        False (and nothing written but the batch) if the verdict parks the run and messages came after `verdict.seen`:
+        the caller still owns the run and goes on. A final verdict closes open waits as cancelled and writes always.
         """
 
     async def post(self, account: str, message: Message) -> Message:
@@ -269,8 +272,10 @@ class RunStore(Protocol):
         """
 
     async def send_event(self, account: str, event: SentEvent) -> int:
-        """Keep an event for 24 hours and wake every run that has a pending wait for its name (a message of kind event
-        with the wait's path); returns how many waits were told. The same id again changes nothing and tells nobody."""
+        """Keep an event for 24 hours and wake every run that has a pending wait for its name; returns how many waits.
+
+        Each gets a message of kind event with the wait's path. The same id again changes nothing and tells nobody.
+        """
 
     async def events(self, lease: Lease, name: str, since: float) -> list[SentEvent]:
         """Events of a name since an instant that the leased run has not used, oldest first."""

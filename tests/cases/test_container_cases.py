@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.cases.test_pause_cases import approve, until_waiting
+from tests.cases.test_step_cases import gate_step, run_to_end, tool
+from tests.engine_world import engine_with, statuses, workflow
 
 from stepwell.engine.engine import Engine
 from stepwell.engine.events import Listeners
@@ -21,9 +24,6 @@ from stepwell.interpreter.effect import ToolCall
 from stepwell.library.workflows import workflow_file
 from stepwell.stores.memory import MemoryRunStore
 from stepwell.testing.scripted import ScriptedTools
-from tests.cases.test_pause_cases import approve, until_waiting
-from tests.cases.test_step_cases import gate_step, run_to_end, tool
-from tests.engine_world import engine_with, statuses, workflow
 
 Json = Any
 

@@ -614,3 +614,14 @@ async def test_a_call_that_may_not_be_repeated_is_in_doubt_when_its_run_is_cance
         assert step["status"] == "cancelled"
         entries = [entry for entry in await engine.history(run.id) if entry.path == "/pay"]
         assert [b"in_doubt" in entry.body for entry in entries] == [True]
+
+
+async def test_a_result_that_does_not_fit_its_schema_fails_the_step() -> None:
+    schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+    tools = ScriptedTools(answers={"t": [{"n": "three"}]})
+    run, _ = await run_to_end([tool("t", output_schema=schema, retry=QUICK)], tools)
+    assert run.error is not None
+    assert (run.status, run.error["kind"], len(tools.calls)) == ("failed", "output_invalid", 1)
+    assert "/n" in run.error["message"]
+    run, _ = await run_to_end([tool("t", output_schema=schema)], ScriptedTools(answers={"t": [{"n": 3}]}))
+    assert run.output == {"n": 3}

@@ -42,7 +42,7 @@ def of_status(status: str) -> int:
     return _BY_STATUS.get(status, INTERRUPTED)
 
 
-class Refusal(Exception):  # noqa: N818 -- it is a refusal, not a mistake of Stepwell
+class Refusal(Exception):
     """A command ends here with a reason; `hint` says how to fix it."""
 
     def __init__(self, message: str, *, hint: str = "", code: int = USAGE) -> None:

@@ -34,7 +34,7 @@ class Finding:
     other: Location | None = None
 
 
-class TooWrong(Exception):  # noqa: N818 -- control flow: reading stops here, what was found is in the report
+class TooWrong(Exception):
     """The text cannot be read any further; the report says why."""
 
 

@@ -18,7 +18,6 @@ Json: TypeAlias = Any
 @lru_cache(maxsize=512)
 def _validator(text: bytes) -> Draft202012Validator:
     import jsonschema
-
     from referencing.jsonschema import EMPTY_REGISTRY
 
     return jsonschema.Draft202012Validator(

@@ -19,7 +19,7 @@ from stepwell.kinds import discover
 
 if TYPE_CHECKING:
     from stepwell.definition.load import LoadedWorkflow
-    from stepwell.engine.parts import Parts
+    from stepwell.engine.parts import Calls, Parts
 
 Json: TypeAlias = Any
 KEPT = 256
@@ -39,20 +39,27 @@ class Bundles:
 
     async def store(self, account: str, loaded: LoadedWorkflow) -> str:
         """Keep a workflow with what it names; returns the digest. Raises NotFound, DefinitionError."""
-        known = self._of.get((account, loaded.digest))
-        if known is not None and known[0] is loaded:
-            return known[1]
+        return await self._store_all(account, loaded, {}, {})
+
+    async def _store_all(
+        self, account: str, loaded: LoadedWorkflow, calls: Calls, done: dict[tuple[str, str], str]
+    ) -> str:
+        """The digest of a workflow, and in `done` that of everything below it; each is stored once."""
+        key = (loaded.file, loaded.digest)
+        if key in done:
+            return done[key]
         recipes = {
             name: recipe.model_dump(mode="json", exclude_unset=True)
             for name, recipe in self._parts.recipes_of(loaded).items()
         }
-        children = {name: await self.store(account, child) for name, child in self._parts.children_of(loaded).items()}
+        called = self._parts.children_of(loaded, calls)
+        children = {name: await self._store_all(account, child, calls, done) for name, child in called.items()}
         digest = sha256(encode([loaded.digest, recipes, children])).hexdigest()
         if (account, digest) not in self._stored:
             body = {"workflow": loaded.data, "recipes": recipes, "workflows": children, "file": loaded.file}
             await self._store.put_definition(account, digest, encode(body))
             _keep(self._stored, (account, digest), None)
-        _keep(self._of, (account, loaded.digest), (loaded, digest))
+        done[key] = digest
         return digest
 
     async def get(self, account: str, digest: str) -> Definition:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from stepwell.definition.load import load_file
-from stepwell.definition.step import NoRecipes, Recipes, walk
+from stepwell.definition.step import NoRecipes, Recipes, Step, walk
 from stepwell.errors import DefinitionError, NotFound, Problem
 from stepwell.kinds import discover
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from stepwell.ports import KnowledgeStore, RunStore, Tools
 
 Json: TypeAlias = Any
+Calls: TypeAlias = "dict[tuple[str, str], dict[str, LoadedWorkflow]]"
+"""What each workflow calls, by its file and digest."""
+LONGEST_CHAIN = 100
+"""Workflows that name each other, one inside the other. How many may be entered is the interpreter's to say."""
 
 
 class RecipeFinder(Recipes, Protocol):
@@ -68,34 +72,41 @@ class Parts:
     def recipes_of(self, loaded: LoadedWorkflow) -> dict[str, RecipeDefinition]:
         """The recipes that a workflow's steps call, by the names they call them. Raises NotFound, DefinitionError."""
         finder = self.recipes_beside(Path(loaded.file or "."))
-        names = {str(getattr(step, "recipe", "")) for step in walk(loaded.workflow.steps) if step.type == "recipe"}
+        names = {str(getattr(step, "recipe", "")) for step in _steps(loaded) if step.type == "recipe"}
         return (
             {name: finder.find(name).definition for name in sorted(names)} if not isinstance(finder, NoRecipes) else {}
         )
 
-    def children_of(self, loaded: LoadedWorkflow) -> dict[str, LoadedWorkflow]:
+    def children_of(self, loaded: LoadedWorkflow, known: Calls | None = None) -> dict[str, LoadedWorkflow]:
         """The sub-workflows that a workflow names for certain, by the names it calls them.
 
-        Raises NotFound, and DefinitionError also for workflows that call each other in a circle.
+        `known` keeps what has been looked into, each workflow once. Raises NotFound, and DefinitionError also for
+        workflows that call each other in a circle or too deep.
         """
-        return self._children(loaded, (loaded.workflow.workflow,))
+        known = {} if known is None else known
+        self._look_into(loaded, (), known)
+        return known[loaded.file, loaded.digest]
 
-    def _children(self, loaded: LoadedWorkflow, chain: tuple[str, ...]) -> dict[str, LoadedWorkflow]:
+    def _look_into(self, loaded: LoadedWorkflow, chain: tuple[str, ...], known: Calls) -> None:
+        called = loaded.workflow.workflow
+        if called in chain:
+            circle = " > ".join((*chain[chain.index(called) :], called))
+            message = f"workflows call each other in a circle: {circle}"
+            hint = "a workflow that is named by a template may; its depth is bounded"
+            raise DefinitionError([Problem("error", "recursion", message, hint, loaded.file)])
+        if len(chain) >= LONGEST_CHAIN:
+            message = f"workflows call each other more than {LONGEST_CHAIN} deep, from {chain[0]} to {called}"
+            raise DefinitionError([Problem("error", "depth", message, "call fewer, one inside the other", loaded.file)])
+        if (loaded.file, loaded.digest) in known:
+            return
         found: dict[str, LoadedWorkflow] = {}
-        for step in walk(loaded.workflow.steps):
+        for step in _steps(loaded):
             name = getattr(step, "workflow", None)
-            if step.type != "sub_workflow" or name is None or not name.compiled.is_constant:
+            if step.type != "sub_workflow" or name is None or not name.compiled.is_constant or name.source in found:
                 continue
-            child = self.child(name.source, Path(loaded.file or "."))
-            called = child.workflow.workflow
-            if called in chain:
-                circle = " > ".join((*chain[chain.index(called) :], called))
-                message = f"workflows call each other in a circle: {circle}"
-                hint = "a workflow that is named by a template may; its depth is bounded"
-                raise DefinitionError([Problem("error", "recursion", message, hint, loaded.file)])
-            self._children(child, (*chain, called))
-            found[name.source] = child
-        return found
+            child = found[name.source] = self.child(name.source, Path(loaded.file or "."))
+            self._look_into(child, (*chain, called), known)
+        known[loaded.file, loaded.digest] = found
 
     def child(self, name: str, beside: Path) -> LoadedWorkflow:
         """The workflow `id` or `id@version` that a workflow file sees. Raises NotFound, DefinitionError."""
@@ -107,3 +118,9 @@ class Parts:
             if hasattr(result, "__await__"):
                 await result
         await self.store.close()
+
+
+def _steps(loaded: LoadedWorkflow) -> Iterator[Step]:
+    """All steps of a workflow, also those that run once it has failed."""
+    workflow = loaded.workflow
+    return walk((*workflow.steps, *(workflow.on_failure.steps if workflow.on_failure else ())))

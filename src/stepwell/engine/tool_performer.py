@@ -43,4 +43,6 @@ def recordable(failure: StepFailed) -> StepFailed:
         detail = normalise(failure.detail, limit=65_536)
     except StepFailed as refused:
         detail = {"left_out": refused.message}
-    return StepFailed(kind, message, bool(failure.retryable), hint if usable else None, detail)
+    made = StepFailed(kind, message, False if failure.final else None, hint if usable else None, detail)
+    made.retryable = bool(failure.retryable)
+    return made

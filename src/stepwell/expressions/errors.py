@@ -60,13 +60,13 @@ class ExpressionError(Exception):
         return _encodable("\n".join(lines))
 
 
-class ExpressionWarning(ExpressionError):  # noqa: N818  # a warning is what it is
+class ExpressionWarning(ExpressionError):  # a warning is what it is
     """A finding of the static check that need not be wrong: a step that may be skipped is read without a guard."""
 
     severity = "warning"
 
 
-class Fault(Exception):  # noqa: N818  # internal; the public name is ExpressionError
+class Fault(Exception):  # internal; the public name is ExpressionError
     """An error at an offset, not yet tied to its source text. An offset of -1 is filled in by the caller."""
 
     def __init__(self, code: str, message: str, offset: int = -1, hint: str = "") -> None:
@@ -86,7 +86,7 @@ class Fault(Exception):  # noqa: N818  # internal; the public name is Expression
         return ExpressionError(self.code, self.message, source, max(self.offset, 0), self.hint)
 
 
-class Absent(Exception):  # noqa: N818  # internal; the public name is ExpressionError
+class Absent(Exception):  # internal; the public name is ExpressionError
     """A key, index or root that is not there; the text is only made when nobody guards against it."""
 
     def __init__(self, container: Any, key: str | int, offset: int, root: str = "") -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stepwell.definition.schemas import problems_of
 from stepwell.errors import StepFailed
 from stepwell.interpreter import backoff
 from stepwell.interpreter.effect import ModelCall, digest, encoded
@@ -39,7 +40,7 @@ async def run_attempts(step: Action, scope: Scope) -> Outcome:
     while True:
         attempt = await runtime.perform(plan, scope.path, number, effect, text, mark)
         first = first or attempt.started
-        failure = attempt.failure or _rejected(plan.retry, attempt, scope)
+        failure = attempt.failure or _unfit(step, effect, attempt) or _rejected(plan.retry, attempt, scope)
         if failure is None:
             return await _succeed(scope, attempt, text, mark)
         scope.spent = attempt
@@ -80,6 +81,18 @@ async def _try_again(scope: Scope, attempt: Attempt, failure: StepFailed, due: f
     )
     await scope.runtime.record(Draft(paths.attempt(scope.path, attempt.number), "failed", body))
     await scope.runtime.sleep_until(f"{scope.path}/~sleep{attempt.number}", due)
+
+
+def _unfit(step: Action, effect: Effect, attempt: Attempt) -> StepFailed | None:
+    """The failure of a result that does not fit the step's `output_schema`; model steps have seen to that already."""
+    if step.output_schema is None or isinstance(effect, ModelCall):
+        return None
+    problems = list(problems_of(step.output_schema, attempt.value))
+    if not problems:
+        return None
+    return StepFailed(
+        "output_invalid", f"the result does not fit output_schema: {problems[0]}", detail={"problems": problems}
+    )
 
 
 def _rejected(policy: RetryPolicy, attempt: Attempt, scope: Scope) -> StepFailed | None:

@@ -56,7 +56,6 @@ class PlanningRuntime:
         self._derived: list[Entry] = []
         self._order = max((entry.order for entry in known.entries), default=0)
         self._active = known.active
-        self._live: set[str] = set()
         self._tokens = 1
         self._blocked: dict[str, asyncio.Future[None]] = {}
         self._effects: dict[str, Wanted] = {}
@@ -94,12 +93,9 @@ class PlanningRuntime:
         return path in self._begun
 
     def is_live(self, path: str) -> bool:
-        return path in self._live
-
-    def _freshen(self, path: str) -> None:
-        while path not in self._live:
-            self._live.add(path)
-            path = paths.parent(path)
+        """Never: nothing is done in a plan, so no time is used up."""
+        del path
+        return False
 
     def round_of(self, path: str) -> int:
         return self._rounds.get(path, 1)
@@ -130,7 +126,6 @@ class PlanningRuntime:
         self._derived.append(self._entry(draft))
         outcome = draft.outcome()
         outcome.order = self._order
-        self._freshen(draft.path)
         self._remember(draft.path, outcome)
         return outcome
 
@@ -258,7 +253,7 @@ class PlanningRuntime:
         self._closed.setdefault(path, reason)
         known = self._known
         for place in [*known.open, *(place for place in self._blocked if place not in known.open)]:
-            if not paths.is_within(place, path) or self.recall(paths.wait(place)) is not None or place in known.messages:
+            if not paths.is_within(place, path) or place in known.messages or self.recall(paths.wait(place)):
                 continue
             self._waits.pop(place, None)
             self._withdrawn(place, reason, path)
@@ -278,7 +273,6 @@ class PlanningRuntime:
         """Give the token back until the pass is left; marks keep names apart from paths of waits."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._blocked[name] = future
-        self._freshen(name.lstrip("!~="))
         self.leave()
         try:
             await future

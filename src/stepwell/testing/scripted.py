@@ -58,5 +58,6 @@ class ScriptedTools:
             return dict(arguments)
         answer = script[min(context.attempt, len(script)) - 1]
         if isinstance(answer, StepFailed):
-            raise StepFailed(answer.kind, answer.message, answer.retryable, answer.retry_after, answer.detail)
+            kept = False if answer.final else None
+            raise StepFailed(answer.kind, answer.message, kept, answer.retry_after, answer.detail)
         return answer(arguments) if callable(answer) else answer

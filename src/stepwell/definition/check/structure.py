@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_structure(survey: Survey) -> Iterator[Finding]:
-    """Ids are unique, also across blocks; names are not reserved; nesting is bounded; races are not ended from inside."""
+    """Ids are unique, also across blocks; names are not reserved; nesting is bounded; no race is ended from inside."""
     yield from _ids(survey)
     yield from _ends_in_races(survey)
     for block in survey.blocks:
