@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from tests.chaos.ledger import Death
 from tests.chaos.member import Member
 
 PROJECT = Path(__file__).parent / "project"
+_PID = re.compile(rb'"pid": (\d+)')
+_IDLE = 5.0
 
 
 @dataclass(slots=True)
@@ -44,6 +47,9 @@ class Crew:
         self._wanted: dict[str, dict[str, Any]] = {}
         self._log = database.with_suffix(".log")
         self._number = 0
+        self._ledger = Path(environ["CHAOS_LEDGER"])
+        self._read = 0
+        self._called: set[int] = set()
 
     async def __aenter__(self) -> Self:
         for role, size in self._sizes.items():
@@ -72,15 +78,22 @@ class Crew:
     async def kill(self, chance: random.Random, most: int) -> None:
         """Send SIGKILL to one process and replace it.
 
-        One time in ten it is a decider, and one time in ten every worker at once, if `most` allows.
+        It is a worker that has made calls, or any after `_IDLE` seconds without one; one time in ten a worker that may
+        be at its very beginning, one time in ten a decider, and one time in ten all workers at once, if `most` allows.
         """
-        deciders = [seat for seat in self._seats if seat.member.role == "decider"]
-        workers = [seat for seat in self._seats if seat.member.role == "worker"]
-        victims = [chance.choice(workers)]
+        workers, idle = self._of("worker"), time.monotonic() + _IDLE
+        while not (at_work := [seat for seat in workers if seat.member.pid in self._callers()]):
+            if time.monotonic() > idle:
+                at_work = workers
+                break
+            await asyncio.sleep(0.02)
+        victims = [chance.choice(at_work)]
         match chance.randrange(10):
-            case 0 if deciders:
-                victims = [chance.choice(deciders)]
-            case 1 if most >= len(workers):
+            case 0 if self._sizes["decider"]:
+                victims = [chance.choice(self._of("decider"))]
+            case 1:
+                victims = [chance.choice(workers)]
+            case 2 if most >= len(workers):
                 victims = workers
         for victim in victims:
             sent = time.time()
@@ -92,6 +105,19 @@ class Crew:
         for victim in victims:
             await self._hire(victim.member.role)
         await self._hand_out()
+
+    def _callers(self) -> set[int]:
+        """The processes that have told the ledger of a call."""
+        if self._ledger.exists():
+            with self._ledger.open("rb") as file:
+                file.seek(self._read)
+                text, end, _ = file.read().rpartition(b"\n")
+            self._read += len(text + end)
+            self._called.update(int(pid) for pid in _PID.findall(text))
+        return self._called
+
+    def _of(self, role: str) -> list[Seat]:
+        return [seat for seat in self._seats if seat.member.role == role]
 
     async def _hire(self, role: str) -> None:
         self._number += 1
@@ -121,7 +147,7 @@ class Crew:
             self.contradicted.append(f"wait {said['wait']}: {self.decided[said['wait']]}, then {said['by']}")
 
     async def _hand_out(self) -> None:
-        workers = [seat for seat in self._seats if seat.member.role == "worker"]
+        workers = self._of("worker")
         asked = {name for seat in workers for name in seat.asked}
         for index, name in enumerate(name for name in self._wanted if name not in self.started and name not in asked):
             seat = workers[index % len(workers)]

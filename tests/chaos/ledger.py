@@ -43,6 +43,8 @@ class Verdict:
     """What the ledger and the journals say of each other. Texts name each single case."""
 
     calls: int = 0
+    hit: int = 0
+    """Killed processes that had made calls."""
     cut_off: int = 0
     """Calls that the death of their process cut off, or whose result it kept from being recorded."""
     in_doubt: int = 0
@@ -74,7 +76,8 @@ def compare(
     calls: Mapping[str, list[Call]], journals: Mapping[str, Iterable[Entry]], deaths: Mapping[int, Death]
 ) -> Verdict:
     """Judge every call and every recorded result. `journals` are by run id."""
-    verdict = Verdict(calls=sum(map(len, calls.values())))
+    callers = {call.pid for made in calls.values() for call in made}
+    verdict = Verdict(calls=sum(map(len, calls.values())), hit=len(callers & deaths.keys()))
     for made in calls.values():
         for before, after in pairwise(made):
             _judge_pair(before, after, deaths, verdict)

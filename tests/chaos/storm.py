@@ -82,7 +82,7 @@ class Figures:
         runs = f"{self.runs} runs ({self.open_at_the_last_kill} open at the last kill)"
         again = f"{told.cut_off} of them cut off and made again, {told.in_doubt} reported as in doubt"
         said = [
-            f"{self.kills} kills, {runs}, {self.seconds:.0f} s",
+            f"{self.kills} kills ({told.hit} of processes that had made calls), {runs}, {self.seconds:.0f} s",
             f"{told.calls} calls, {again}, {self.decisions} decisions, {self.entries} journal entries",
         ]
         said += [f"{what}: {len(cases)}" for what, cases in self.broken_promises().items()]
@@ -254,7 +254,7 @@ def _integrity(database: Path) -> list[str]:
 def as_record(plan: Plan, figures: Figures) -> Mapping[str, Json]:
     """For machines: counts only."""
     told = figures.told
-    counts = {"calls": told.calls, "cut_off": told.cut_off, "in_doubt": told.in_doubt}
+    counts = {"hit": told.hit, "calls": told.calls, "cut_off": told.cut_off, "in_doubt": told.in_doubt}
     broken = {what: len(cases) for what, cases in figures.broken_promises().items()}
     seen = {"entries": figures.entries, "decisions": figures.decisions, "seconds": round(figures.seconds, 1)}
     return {**asdict(plan), **counts, **seen, "open_at_the_last_kill": figures.open_at_the_last_kill, "broken": broken}
