@@ -25,6 +25,8 @@ class Sight:
     named: bool = False
     alone: bool = True
     """Whether nothing runs beside it, so that a step may end the run."""
+    raced: bool = False
+    """Whether it lies in a branch of a race; no step ends the run from there."""
 
     def inside(self, **changes: Any) -> Sight:
         return replace(self, depth=self.depth + 1, **changes)
@@ -46,6 +48,7 @@ class _Writer:
             "breaks": {},
             "children": {},
             "racing": racing,
+            "loose": False,  # whether it is a matter of order how far other steps come before a round is left
         }
 
     def id(self, prefix: str) -> str:
@@ -79,7 +82,7 @@ class _Writer:
         kinds = ["tool", "tool", "tool", "set", "approval", "wait"]
         if sight.depth < 3 and self.budget > 0:
             kinds += ["condition", "loop", "parallel", "until", "sub"]
-        if sight.alone or self.racing:
+        if sight.alone or (self.racing and not sight.raced):
             kinds += ["end"]
         kind = self.draw(st.sampled_from(kinds))
         if kind == "end" and not self.rarely(2):
@@ -136,9 +139,12 @@ class _Writer:
         return step
 
     def _inner(self, sight: Sight, step: Json) -> tuple[list[Json], list[str]]:
-        """A block of a container; where that is tried again, a step in it may break its first round."""
+        """A block of a container; where that is tried again, a step in it may break its first round.
+
+        Beside other branches, which waits that withdraws is a matter of order.
+        """
         steps, seen = self.block(sight)
-        if "retry" in step and self.rarely(2):
+        if "retry" in step and (sight.alone or self.failing) and self.rarely(2):
             tools = [one["id"] for one in steps if one["type"] == "tool_call" and one["id"] not in self.found["flaky"]]
             if tools:
                 self.found["breaks"][tools[0]] = 1
@@ -157,14 +163,16 @@ class _Writer:
     def _parallel(self, sight: Sight) -> tuple[Json, list[str]]:
         step: Json = self._again({"id": self.id("p"), "type": "parallel", "branches": {}})
         seen = [step["id"]]
-        for name in ("a", "b", "c")[: self.draw(st.integers(1, 3))]:
-            step["branches"][name], inner = self._inner(sight.inside(alone=False), step)
+        names = ("a", "b", "c")[: self.draw(st.integers(1, 3))]
+        if self.failing and self.draw(st.booleans()):
+            quorum = {"quorum": self.draw(st.integers(1, len(names)))}
+            step["mode"] = self.draw(st.sampled_from(["fail_fast", "first_success", quorum]))
+        for name in names:
+            inside = sight.inside(alone=False, raced=sight.raced or "mode" in step)
+            step["branches"][name], inner = self._inner(inside, step)
             seen += inner
         if self.rarely():
             step["continue_on_error"] = True
-        if self.failing and self.draw(st.booleans()):
-            quorum = {"quorum": self.draw(st.integers(1, len(step["branches"])))}
-            step["mode"] = self.draw(st.sampled_from(["fail_fast", "first_success", quorum]))
         if self.rarely():
             step["concurrency"] = self.draw(st.integers(1, 2))
         return step, seen
@@ -211,6 +219,7 @@ class _Writer:
             target = self.draw(st.sampled_from(upstream))
             step["on_error"] = {"errors": ["refused"], "strategy": "goto", "goto": target}
             self.found["returns"][step["id"]] = self.draw(st.integers(1, 2))
+            self.found["loose"] |= graph
 
     def block(self, sight: Sight) -> tuple[list[Json], list[str]]:
         steps: list[Json] = []

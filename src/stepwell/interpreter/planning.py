@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.errors import StepFailed
-from stepwell.interpreter.interruption import Pause, Withdrawn
+from stepwell.interpreter.interruption import Interruption, Pause, Withdrawn
 from stepwell.interpreter.plan import Plan, Wanted, WantedWait
 from stepwell.interpreter.runtime import Attempt
 from stepwell.interpreter.scope import Scope
@@ -31,13 +31,17 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 
 
+class Wanting(Interruption):
+    """A branch goes no further until something is done: like a call in flight, it holds back whatever awaits it."""
+
+
 async def frontier(known: Known) -> Plan:
     """What a run wants next. Nothing is awaited but the interpreter's own tasks."""
     runtime = PlanningRuntime(known)
     scope = Scope.root(runtime, known.definition, known.workflow_input, known.facts)
     try:
         outcome = await conclude(scope)
-    except Pause:
+    except (Pause, Wanting):
         outcome = None
     return runtime.plan(outcome)
 
@@ -57,7 +61,7 @@ class PlanningRuntime:
         self._order = max((entry.order for entry in known.entries), default=0)
         self._active = known.active
         self._tokens = 1
-        self._blocked: dict[str, asyncio.Future[None]] = {}
+        self._blocked: dict[str, tuple[asyncio.Future[None], Interruption]] = {}
         self._effects: dict[str, Wanted] = {}
         self._waits: dict[str, WantedWait] = {}
         self._names: dict[str, None] = {}
@@ -146,7 +150,7 @@ class PlanningRuntime:
         del file
         while name not in self._known.names:
             self._names[name] = None
-            await self._block(f"={name}")
+            await self._block(f"={name}", Wanting())
         return self._known.names[name]
 
     def tool_is_idempotent(self, tool: str) -> bool:
@@ -182,7 +186,7 @@ class PlanningRuntime:
         early = replace(self._entry(intent), order=0) if intent else None
         self._effects[path] = Wanted(path, number, effect, digest, plan.timeout, early)
         try:
-            await self._block(f"!{path}")
+            await self._block(f"!{path}", Wanting())
         except asyncio.CancelledError:
             del self._effects[path]
             raise
@@ -238,7 +242,7 @@ class PlanningRuntime:
             await self.wait(path, "timer", None, deadline=at - self._opened(path), on_expire="due")
         else:
             self._waits[path] = WantedWait(path, "sleep", at=at)
-            await self._block(f"~{path}")
+            await self._block(f"~{path}", Wanting())
 
     async def _want(self, wait: WantedWait) -> None:
         """Block for good: a message that was known would have been taken."""
@@ -247,20 +251,20 @@ class PlanningRuntime:
                 self._withdrawn(wait.path, reason, prefix)
                 raise Withdrawn(reason, prefix)
         self._waits[wait.path] = wait
-        await self._block(wait.path)
+        await self._block(wait.path, Pause())
 
     async def withdraw(self, path: str, reason: str) -> None:
         self._closed.setdefault(path, reason)
         known = self._known
-        for place in [*known.open, *(place for place in self._blocked if place not in known.open)]:
+        waits = [place for place, wait in self._waits.items() if wait.kind != "sleep" and place not in known.open]
+        for place in [*known.open, *waits]:
             if not paths.is_within(place, path) or place in known.messages or self.recall(paths.wait(place)):
                 continue
             self._waits.pop(place, None)
             self._withdrawn(place, reason, path)
-            future = self._blocked.pop(place, None)
-            if future is not None and not future.done():
+            if (blocked := self._blocked.pop(place, None)) is not None:
                 self.enter()
-                future.set_exception(Withdrawn(reason, path))
+                blocked[0].set_exception(Withdrawn(reason, path))
 
     def _withdrawn(self, path: str, reason: str, place: str) -> None:
         why = {"type": "withdrawn", "message": reason, "place": place}
@@ -269,10 +273,10 @@ class PlanningRuntime:
 
     # ── who can move ──
 
-    async def _block(self, name: str) -> None:
-        """Give the token back until the pass is left; marks keep names apart from paths of waits."""
+    async def _block(self, name: str, leaving: Interruption) -> None:
+        """Give the token back until nothing can move, then leave; marks keep names apart from paths of waits."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._blocked[name] = future
+        self._blocked[name] = future, leaving
         self.leave()
         try:
             await future
@@ -289,10 +293,9 @@ class PlanningRuntime:
         self._tokens -= 1
         if self._tokens == 0:
             blocked, self._blocked = self._blocked, {}
-            for future in blocked.values():
-                if not future.done():
-                    self.enter()
-                    future.set_exception(Pause())
+            for future, leaving in blocked.values():
+                self.enter()
+                future.set_exception(leaving)
 
 
 def _in_doubt(number: int, now: float) -> Attempt:
