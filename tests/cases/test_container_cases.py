@@ -230,6 +230,9 @@ async def test_c062_cancel_reaches_the_grandchild_and_closes_its_approvals(tmp_p
         await engine.decide(waits["/child/inner/ask"].id, "approved")
     found = await statuses(engine, run.id)
     assert found["/child"] == found["/child/inner"] == "cancelled"
+    assert found["/child/inner/t3"] == "skipped"
+    types = {step["path"]: step["type"] for step in (await engine.tree(run.id)).as_json()["steps"]}
+    assert types["/child/inner/ask"] == "approval"
     await engine.close()
 
 

@@ -25,7 +25,7 @@ from stepwell.errors import Conflict, InputError, NotFound, Problem
 from stepwell.expressions import ExpressionError
 from stepwell.interpreter.normalise import normalise
 from stepwell.journal.entry import encode
-from stepwell.journal.view import RunTree, build
+from stepwell.journal.view import RunTree, build, called_in
 from stepwell.ports import FINAL, Message, NewRun, Run, RunStore, SentEvent, Wait
 
 if TYPE_CHECKING:
@@ -183,7 +183,13 @@ class Engine:
             workflow = (await self._bundles.get(ACCOUNT, run.definition)).plan.workflow
         except NotFound:
             workflow = None
-        return build(run, workflow, entries, waits, fetch=lambda digest: self._store.blob_now(ACCOUNT, digest))
+        children = {}
+        if workflow is not None:
+            for path, digest in called_in(entries).items():
+                children[path] = (await self._bundles.get(ACCOUNT, digest)).plan.workflow
+        return build(
+            run, workflow, entries, waits, lambda digest: self._store.blob_now(ACCOUNT, digest), children=children
+        )
 
     async def cancel(self, run_id: str, reason: str = "", by: str = "") -> Run:
         """Cancel a run. It is acknowledged when it is stored; a run that nobody carries on is ended here.

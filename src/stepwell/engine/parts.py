@@ -87,6 +87,13 @@ class Parts:
         self._look_into(loaded, (), known)
         return known[loaded.file, loaded.digest]
 
+    def called_by(self, loaded: LoadedWorkflow) -> list[LoadedWorkflow]:
+        """Every workflow that is named for certain below a workflow, each once. Raises as `children_of`."""
+        known: Calls = {}
+        self.children_of(loaded, known)
+        found = {(child.file, child.digest): child for called in known.values() for child in called.values()}
+        return list(found.values())
+
     def _look_into(self, loaded: LoadedWorkflow, chain: tuple[str, ...], known: Calls) -> None:
         called = loaded.workflow.workflow
         if called in chain:

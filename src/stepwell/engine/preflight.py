@@ -37,12 +37,16 @@ class Preflight:
         filled, problems = checked_input(loaded.workflow.input, value)
         if self._passed is not loaded:
             found = [*check_calls(loaded, _Callees(self._parts, _path(loaded))), *self._steps(loaded)]
+            if not any(problem.severity == "error" for problem in found):  # else what is called may not load
+                found += [problem for child in self._parts.called_by(loaded) for problem in self._steps(child)]
             self._passed = None if found else loaded
             problems += found
         return filled, problems
 
     def _steps(self, loaded: LoadedWorkflow) -> Iterator[Problem]:
-        for where, step in _located(loaded.workflow.steps, ("steps",)):
+        failing = loaded.workflow.on_failure
+        inside = _located(failing.steps, ("on_failure", "steps")) if failing else ()
+        for where, step in (*_located(loaded.workflow.steps, ("steps",)), *inside):
             for code, message, hint in self._step(step, loaded):
                 place = (*where, code if hasattr(step, code) else "type")
                 line, column = loaded.positions.place(place)

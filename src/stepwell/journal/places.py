@@ -6,8 +6,8 @@ called as a step is. Only where the definition is unknown is a number an iterati
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from stepwell.definition.step import Block, Step
 from stepwell.definition.workflow import Workflow
@@ -59,14 +59,12 @@ class Place:
 class Places:
     """The places of a workflow's runs, each looked up once."""
 
-    def __init__(self, workflow: Workflow | None) -> None:
+    def __init__(self, workflow: Workflow | None, children: Mapping[str, Workflow] | None = None) -> None:
+        """`children` are the workflows that sub-workflow steps called, by the steps' paths."""
+        self._children = children or {}
         self._known = workflow is not None
-        steps: Sequence[Step] = workflow.steps if workflow is not None else ()
-        whole = Shape.of([Block((), tuple(steps))])
-        if workflow is not None and workflow.on_failure is not None:  # not expected of a run that does not fail
-            whole.branches[AFTER_FAILURE] = Block((), workflow.on_failure.steps, segment=AFTER_FAILURE)
         self._shapes: dict[int, Shape] = {}
-        self._at: dict[str, Place] = {"": Place(shape=whole)}
+        self._at: dict[str, Place] = {"": Place(shape=_whole(workflow) if workflow is not None else _NOTHING)}
 
     def at(self, path: str) -> Place:
         """The place at `path`; one that the definition does not have is a step of unknown type."""
@@ -76,7 +74,10 @@ class Places:
             missing.append(above)
             above = parent(above)
         for below in reversed(missing):
-            self._at[below] = self._below(self._at[parent(below)], below)
+            place = self._below(self._at[parent(below)], below)
+            if (child := self._children.get(below)) is not None:
+                place = replace(place, shape=_whole(child))
+            self._at[below] = place
         return self._at[path]
 
     def index(self, path: str) -> int | None:
@@ -125,6 +126,14 @@ class Places:
         if shape is None:
             shape = self._shapes[id(step)] = Shape.of(step.blocks())
         return Place(step.id, step.type, step.name, number, shape)
+
+
+def _whole(workflow: Workflow) -> Shape:
+    """What lies directly below a run, or below a step that called a workflow."""
+    shape = Shape.of([Block((), workflow.steps)])
+    if workflow.on_failure is not None:  # not expected of a run that does not fail
+        shape.branches[AFTER_FAILURE] = Block((), workflow.on_failure.steps, segment=AFTER_FAILURE)
+    return shape
 
 
 def _bare(path: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from stepwell.definition.workflow import Workflow
-from stepwell.journal.entry import Entry
+from stepwell.journal.entry import Entry, outcome_of
 from stepwell.journal.places import Place, Places
 from stepwell.journal.told import Told, owner, tell
 
@@ -185,18 +185,31 @@ def build(
     entries: Iterable[Entry],
     waits: Sequence[WaitRow],
     fetch: Fetch | None = None,
+    children: Mapping[str, Workflow] | None = None,
 ) -> RunTree:
     """The view of a run from all of its entries and waits.
 
     `fetch` gives a large value's JSON text by its digest; without it such a value is shown as `{"$ref": digest}`.
+    `children` are the workflows that sub-workflow steps called, by the steps' paths (see `called_in`).
     """
     told = tell(entries)
     pending = {owner(wait.path): wait for wait in waits if wait.status == "pending"}
     asked = {owner(wait.path): wait for wait in waits}
     for path in asked:  # also one that is decided, before the pass that reads the decision
         told.setdefault(path, Told())
-    builder = _Builder(run, Places(workflow), told, asked, pending, fetch)
+    builder = _Builder(run, Places(workflow, children), told, asked, pending, fetch)
     return RunTree(run, builder.steps(), tuple(pending.values()), workflow)
+
+
+def called_in(entries: Iterable[Entry]) -> dict[str, str]:
+    """The digests of the workflows that sub-workflow steps called, by the steps' paths."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        if entry.kind == "started" and b'"digest"' in entry.body:
+            value = outcome_of(entry, lambda _: b"null").value
+            if isinstance(value, dict) and isinstance(value.get("digest"), str) and "input" in value:
+                found[entry.path.removesuffix("/~start")] = value["digest"]
+    return found
 
 
 @dataclass(slots=True)
