@@ -1,0 +1,34 @@
+"""What holds for every example."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from tests.acceptance.example_runs import EXAMPLES, call
+
+FOLDERS = sorted(path.parent.name for path in EXAMPLES.glob("*/workflow.yaml"))
+
+
+@pytest.mark.parametrize("example", FOLDERS)
+def test_an_example_validates_without_errors_and_warnings(example):
+    for file in sorted((EXAMPLES / example).glob("*.yaml")):
+        problems = json.loads(call("validate", str(file), "--json"))
+        assert [problem for problem in problems if problem["severity"] != "note"] == []
+
+
+@pytest.mark.parametrize("example", FOLDERS)
+def test_an_example_is_explained_and_its_readme_names_files_that_exist(example):
+    text = (EXAMPLES / example / "README.md").read_text("utf-8")
+    assert text.startswith("# ")
+    for path in re.findall(r"examples/[\w./-]+", text):
+        assert (EXAMPLES.parent / path).exists(), path
+
+
+@pytest.mark.parametrize("example", FOLDERS)
+def test_an_example_is_in_the_list_of_examples_and_has_a_test_of_its_own(example):
+    listed = (EXAMPLES / "README.md").read_text("utf-8")
+    assert f"]({example}/README.md)" in listed
+    name = f"test_example_{example.replace('-', '_')}.py"
+    assert (EXAMPLES.parent / "tests" / "acceptance" / name).exists()
