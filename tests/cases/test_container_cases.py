@@ -272,3 +272,24 @@ async def test_a_child_ends_early_without_ending_its_parent(tmp_path: Path) -> N
     assert run.status == "completed"
     assert [call.tool for call in tools.calls] == ["after"]
     await engine.close()
+
+
+async def test_c079_depth_is_bounded_when_a_tool_starts_the_workflow_again() -> None:
+    loaded = workflow([tool("again")])
+    started = 0
+
+    class Starting(ScriptedTools):
+        async def call(self, name: str, arguments: Json, context: Any) -> Json:
+            nonlocal started
+            started += 1
+            run = await (await engine.start(loaded, {})).wait(until_final=True)
+            if run.error is not None:
+                raise StepFailed.of(run.error)
+            return {"run": run.id}
+
+    async with engine_with(Starting()) as engine:
+        run = await (await engine.start(loaded, {})).wait()
+        assert run.error is not None
+        assert run.error["kind"] == "depth_exceeded"
+        assert "w > w" in run.error["message"]
+        assert started == 8

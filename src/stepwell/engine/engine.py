@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from stepwell.engine.ancestry import deeper
 from stepwell.engine.bundles import Bundles
 from stepwell.engine.events import Event, Listeners
 from stepwell.engine.preflight import Preflight
@@ -101,7 +102,11 @@ class Engine:
     async def start(
         self, loaded: LoadedWorkflow, value: Json, *, idempotency_key: str = "", requester: str = ""
     ) -> RunHandle:
-        """Start a run; it is durable on return and carried on here. Raises InputError, Conflict."""
+        """Start a run; it is durable on return and carried on here.
+
+        Raises InputError, Conflict, and StepFailed (depth_exceeded) inside a tool whose run is too deep already.
+        """
+        chain = deeper(loaded.workflow.workflow)
         filled, problems = await self._preflight.check(loaded, value)
         if any(problem.severity == "error" for problem in problems):
             raise InputError(problems)
@@ -118,6 +123,7 @@ class Engine:
                 "file": loaded.file,
                 "tools": [str(file) for file in self._parts.tool_files],
                 "root": str(self.settings.root),
+                "chain": chain,
             },
             idempotency_key=idempotency_key,
             created=time.time(),

@@ -91,9 +91,7 @@ class Ledger:
             self._told(draft)
         return outcome
 
-    async def record(
-        self, draft: Draft, *, outgoing: Sequence[Outgoing] = (), also: Batch | None = None
-    ) -> Outcome:
+    async def record(self, draft: Draft, *, outgoing: Sequence[Outgoing] = (), also: Batch | None = None) -> Outcome:
         """Record a fact with what rides and what belongs to it; returns when it is durable, with its order."""
         riders, self._riders = self._riders, []
         entries = [self._entry(rider) for rider in riders]

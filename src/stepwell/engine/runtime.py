@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from stepwell.engine.ancestry import CHAIN
 from stepwell.engine.events import Event, told_by
 from stepwell.engine.flight import Flights
 from stepwell.engine.ledger import Ledger
@@ -86,6 +87,7 @@ class LiveRuntime:
         self._run = loaded.run
         self._lease = lease
         self._sure = sure
+        self._chain = (*loaded.run.project.get("chain", ()), loaded.run.workflow)
         self._timeout = definition.plan.workflow.timeout
         self._world = world
         self._ledger = Ledger(lease, loaded, world.store, self._tell)
@@ -178,6 +180,7 @@ class LiveRuntime:
             requester=self._run.requester,
         )
         self._arm()
+        chained = CHAIN.set(self._chain)
         try:
             await self._flights.perform(effect, context, attempt, text, digest)
         except asyncio.CancelledError:
@@ -185,6 +188,8 @@ class LiveRuntime:
                 body = Body(status="cancelled", started=attempt.started, ended=self.clock(), attempts=number)
                 self.ride(Draft(path, "cancelled", body))
             raise
+        finally:
+            CHAIN.reset(chained)
         self._count(attempt.meta)
         return attempt
 
