@@ -1,6 +1,7 @@
 """The journal in the database: fenced appends, and loading what a pass needs.
 
-The law of the file: a row is written once; every write looks at the run's epoch in its own transaction first.
+The law of the file: a row is written once, and only by a statement, or behind one of the same transaction, that finds
+the run's epoch as the lease says it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ from stepwell.stores.sqlite.rows import (
 
 Connection: TypeAlias = sqlite3.Connection
 
-_INSERT = "INSERT INTO journal (run, path, generation, kind, digest, at, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
+# The fence is part of the statement: where the lease is not the current one, nothing is selected and nothing written.
+_INSERT = """
+INSERT INTO journal (run, path, generation, kind, digest, at, body)
+SELECT id, ?, ?, ?, ?, ?, ? FROM run WHERE id = ? AND epoch = ?
+"""
 _INSERT_BLOB = "INSERT INTO blob (account, digest, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _INSERT_WAIT = """
 INSERT INTO wait (account, uid, run, path, generation, kind, request, digest, opened, deadline, on_expire, topic)
@@ -67,12 +72,12 @@ def fence(connection: Connection, lease: Lease) -> None:
 
 def appending(lease: Lease, batch: Batch, now: float) -> tuple[Callable[[Connection], int], int, bool]:
     """What writes a batch, its size in bytes, and whether that is one statement. Encodes in the calling thread."""
-    rows = [entry_row(entry, lease.key, now) for entry in batch.entries]
+    rows = [entry_row(entry, lease, now) for entry in batch.entries]
     blobs = [(lease.account, digest, text) for entry in batch.entries for digest, text in entry.blobs]
-    size = sum(len(row[-1]) + 200 for row in rows) + sum(len(text) for _, _, text in blobs)
+    size = sum(len(entry.body) + 200 for entry in batch.entries) + sum(len(text) for _, _, text in blobs)
     beside = blobs or batch.open or batch.consume or batch.outgoing or batch.satisfied or batch.used
     if len(rows) == 1 and not beside:
-        return partial(_append_one, lease, rows[0]), size, True
+        return partial(_insert, lease, rows[0]), size, True
     rest = [
         (_INSERT_BLOB, blobs),
         (_INSERT_WAIT, [wait_row(wait, lease, now) for wait in batch.open]),
@@ -84,16 +89,12 @@ def appending(lease: Lease, batch: Batch, now: float) -> tuple[Callable[[Connect
     return partial(_append, lease, rows, statements, batch.used), size, False
 
 
-def _append_one(lease: Lease, row: Row, connection: Connection) -> int:
-    fence(connection, lease)
-    return _insert(connection, row)
-
-
 def _append(
     lease: Lease, rows: list[Row], rest: list[tuple[str, list[Row]]], used: Sequence[int], connection: Connection
 ) -> int:
-    fence(connection, lease)
-    orders = [_insert(connection, row) for row in rows]
+    if not rows:
+        fence(connection, lease)
+    orders = [_insert(lease, row, connection) for row in rows]
     try:
         for statement, given in rest:
             connection.executemany(statement, given)
@@ -110,11 +111,14 @@ def _use(connection: Connection, lease: Lease, order: int) -> None:
         raise unusable(order, lease.run_id, known=known)
 
 
-def _insert(connection: Connection, row: Row) -> int:
+def _insert(lease: Lease, row: Row, connection: Connection) -> int:
     try:
-        return connection.execute(_INSERT, row).lastrowid or 0
+        inserted = connection.execute(_INSERT, row)
     except sqlite3.IntegrityError as error:
-        raise Conflict(f"{row[1]} is already recorded", {"path": row[1], "generation": row[2]}) from error
+        raise Conflict(f"{row[0]} is already recorded", {"path": row[0], "generation": row[1]}) from error
+    if not inserted.rowcount:
+        raise LeaseLost(lease.run_id)
+    return inserted.lastrowid or 0
 
 
 def loaded(connection: Connection, lease: Lease) -> Loaded:

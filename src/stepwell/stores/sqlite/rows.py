@@ -102,9 +102,10 @@ def lease_of(row: Row, owner: str) -> Lease:
     return Lease(uid, account, key, epoch, owner)
 
 
-def entry_row(entry: Entry, run: int, now: float) -> Row:
-    """The columns (run, path, generation, kind, digest, at, body) of an entry; `now` where it says no time."""
-    return run, entry.path, entry.generation, entry.kind, entry.digest, entry.at or now, entry.body
+def entry_row(entry: Entry, lease: Lease, now: float) -> Row:
+    """The columns (path, generation, kind, digest, at, body) of an entry, `now` where it says no time, and the fence."""
+    at = entry.at or now
+    return entry.path, entry.generation, entry.kind, entry.digest, at, entry.body, lease.key, lease.epoch
 
 
 def wait_row(wait: Wait, lease: Lease, now: float) -> Row:
