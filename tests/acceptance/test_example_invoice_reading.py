@@ -42,7 +42,7 @@ def test_a_job_that_broke_is_done_again_from_its_upload_and_both_rounds_stay_vis
 def test_an_invoice_that_cannot_be_read_is_not_booked(books):
     last = run("invoice-reading", "--watch", given=mail("M-2", "torn.pdf"), code=1)
     assert (last["status"], last["error"]["path"]) == ("failed", "/read/0/fields")
-    assert last["error"]["kind"] == "unreadable"
+    assert last["error"]["kind"] == "output_invalid"
     assert books() == []
 
 
