@@ -23,7 +23,7 @@ Json = Any
 
 
 def run_of(value: Json) -> Run:
-    return Run("r1", ACCOUNT, "law", "", "d", value, "running", created=1_800_000_000.0)
+    return Run("r1", ACCOUNT, "law", "", "d", value, "running", created=1_700_000_000.0)
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Driver:
     script: Script
     value: Json
     chance: Random
-    now: float = 1_800_000_000.0
+    now: float = 1_700_000_000.0
     entries: list[Entry] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
     answers: dict[tuple[str, int], Attempt] = field(default_factory=dict)
