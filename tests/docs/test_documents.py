@@ -6,6 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import click
 import pytest
 
 from stepwell.kinds import discover
@@ -90,9 +91,12 @@ def test_every_setting_and_its_variable_are_documented():
     assert rows == dict(zip(keys, known_variables(["name"]), strict=True))
 
 
-def test_every_command_is_documented_and_every_documented_command_exists():
-    import click
+def _choices(command: click.Command) -> list[str]:
+    """The words that a command takes as an argument."""
+    return [word for each in command.params if isinstance(each.type, click.Choice) for word in each.type.choices]
 
+
+def test_every_command_is_documented_and_every_documented_command_exists():
     from stepwell.cli.app import stepwell
 
     text = (ROOT / "docs/reference/cli.md").read_text("utf-8")
@@ -101,8 +105,31 @@ def test_every_command_is_documented_and_every_documented_command_exists():
     assert commands == set(stepwell.list_commands(context))
     for group, command in re.findall(r"`stepwell ([a-z]+) ([a-z]+)", text):
         found = stepwell.get_command(context, group)
-        assert isinstance(found, click.Group)
-        assert command in found.list_commands(context), f"{group} {command}"
+        assert found is not None, group
+        known = found.list_commands(context) if isinstance(found, click.Group) else _choices(found)
+        assert command in known, f"{group} {command}"
+
+
+def test_the_diagram_of_the_states_of_a_run_knows_every_state_that_is_reached():
+    from stepwell.ports import FINAL, PARKED, RUNNABLE
+
+    text = (ROOT / "docs/explanation/run-states.md").read_text("utf-8")
+    diagram = re.search(r"```mermaid\n(.*?)```", text, re.DOTALL)
+    assert diagram
+    arrows = re.findall(r"^    (\S+) --> (\w+|\[\*\])", diagram[1], re.MULTILINE)
+    drawn = {state for arrow in arrows for state in arrow} - {"[*]"}
+    refused = {"suspended", "compensated"}
+    assert drawn == {*RUNNABLE, *PARKED, *FINAL} - refused
+    assert {before for before, after in arrows if after == "[*]"} == set(FINAL) - refused
+    assert all(f"`{state}`" in text for state in (*RUNNABLE, *PARKED, *FINAL))
+
+
+def test_every_reason_of_a_skipped_step_is_documented():
+    text = (ROOT / "docs/explanation/run-states.md").read_text("utf-8")
+    code = "".join(file.read_text("utf-8") for file in (ROOT / "src/stepwell/interpreter").glob("*.py"))
+    known = ("condition_false", "dependencies_skipped", "branch_not_taken", "upstream_failed", "run_ended")
+    assert all(f'"type": "{reason}"' in code for reason in known)
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == set(known)
 
 
 def test_every_exception_is_documented():
