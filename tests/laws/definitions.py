@@ -97,7 +97,13 @@ class _Writer:
         return step, seen
 
     def _tool(self, sight: Sight) -> tuple[Json, list[str]]:
-        step = {"id": self.id("t"), "type": "tool_call", "tool": "t", "arguments": self.arguments(sight), "retry": SHORT}
+        step = {
+            "id": self.id("t"),
+            "type": "tool_call",
+            "tool": "t",
+            "arguments": self.arguments(sight),
+            "retry": SHORT,
+        }
         if self.rarely(16):
             step["arguments"]["big"] = True
         if self.rarely():

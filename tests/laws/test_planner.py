@@ -43,9 +43,7 @@ def test_a_journal_written_by_plans_is_replayed_by_the_runner(definition: Json, 
     async def law() -> None:
         driver = driver_of(definition, seed)
         outcome = await driver.to_the_end()
-        verdict, wanted = await replay_journal(
-            run_of(INPUT), driver.entries, driver.pinned, driver.blobs.__getitem__
-        )
+        verdict, wanted = await replay_journal(run_of(INPUT), driver.entries, driver.pinned, driver.blobs.__getitem__)
         assert verdict is not None
         assert (verdict.status, verdict.output, verdict.error) == (outcome.status, outcome.output, outcome.error)
         assert [entry.path for entry in wanted] == []

@@ -190,7 +190,9 @@ async def finish(store: RunStore, plan: Pinned, script: Script, run_id: str = "r
             return run
         await one_pass(store, plan, script, run_id=run_id)
         await decide_all(store, run_id)
-    waits = [(wait.path, wait.kind, wait.status) for wait in await store.waits(ACCOUNT, run_id=run_id, pending_only=False)]
+    waits = [
+        (wait.path, wait.kind, wait.status) for wait in await store.waits(ACCOUNT, run_id=run_id, pending_only=False)
+    ]
     paths = [(entry.order, entry.path, entry.kind) for entry in await store.history(ACCOUNT, run_id)]
     raise AssertionError(f"the run does not end: {run.status}, waits {waits}, journal {paths}")
 

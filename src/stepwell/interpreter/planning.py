@@ -236,9 +236,11 @@ class PlanningRuntime:
         return self._known.open.get(path, self.clock())
 
     async def sleep_until(self, path: str, at: float) -> None:
-        if self.recall(paths.wait(path)) is not None or at <= self.clock():
+        if self.recall(paths.wait(path)) is not None:
+            self._found(paths.wait(path))
+        elif at <= self.clock():
             return
-        if at - self.clock() > self._known.near or path in self._known.messages or path in self._known.open:
+        elif at - self.clock() > self._known.near or path in self._known.messages or path in self._known.open:
             await self.wait(path, "timer", None, deadline=at - self._opened(path), on_expire="due")
         else:
             self._waits[path] = WantedWait(path, "sleep", at=at)
