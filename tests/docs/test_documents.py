@@ -194,6 +194,18 @@ def test_dev_py_is_short_and_needs_the_standard_library_only():
     assert {name.split(".")[0] for name in imported} <= sys.stdlib_module_names
 
 
+@pytest.mark.parametrize("layer", ["interpreter", "engine"])
+def test_the_rooms_of_the_architecture_exist(layer):
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    section = text.split(f"## Rooms of the {layer}\n")[1].split("\n## ")[0]
+    rooms = {
+        name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(.+?)`", row)
+    }
+    files = {file.stem for file in (ROOT / "src/stepwell" / layer).glob("*.py")}
+    assert len(rooms) >= 10
+    assert {room for room in rooms if not any(file.endswith(room.removeprefix("…")) for file in files)} == set()
+
+
 def test_the_changelog_begins_with_unreleased():
     titles = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert titles[0] == "Unreleased"
