@@ -133,7 +133,10 @@ class ModelPerformer:
         if effect.schema is not None:
             value = await _structured(choice.model, request, usage)
             return Performed(value, usage.meta())
-        reply = await choice.model.complete(request)
+        try:
+            reply = await choice.model.complete(request)
+        except StepFailed as failure:
+            raise _with_usage(failure, usage) from None
         usage.add(reply)
         if not reply.text.strip() and reply.finish_reason != "stop":
             raise _without_text(reply, usage)
@@ -258,8 +261,10 @@ def _repair(request: ModelRequest, failure: StepFailed, answer: str, begun: floa
 
 
 def _with_usage(failure: StepFailed, usage: _Usage) -> StepFailed:
+    detail = failure.detail if isinstance(failure.detail, dict) else {}
+    if "usage" in detail:  # what the failing request itself took
+        usage.add(ModelReply(**detail["usage"]))
     if usage.model:
-        detail = failure.detail if isinstance(failure.detail, dict) else {}
         failure.detail = detail | {"usage": usage.meta()}
     return failure
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
@@ -243,18 +243,19 @@ def _refuses_format(error: Exception) -> bool:
 
 
 def _reply(answer: ModelResponse, name: str) -> ModelReply:
-    reason = answer.finish_reason or "stop"
-    if reason == "content_filter":
-        said = str((answer.provider_details or {}).get("refusal", "")) or (answer.text or "")
-        raise StepFailed("refused", f"model {name}: the model refused to answer: {said}"[:500], detail={"answer": said})
-    return ModelReply(
+    reply = ModelReply(
         text=answer.text or "",
         model=answer.model_name or name,
-        finish_reason=reason,
+        finish_reason=answer.finish_reason or "stop",
         input_tokens=answer.usage.input_tokens,
         output_tokens=answer.usage.output_tokens,
         cost_usd=_cost(answer),
     )
+    if reply.finish_reason == "content_filter":
+        said = str((answer.provider_details or {}).get("refusal", "")) or reply.text
+        detail = {"answer": said, "usage": {**asdict(reply), "text": ""}}  # a refusal is paid for too
+        raise StepFailed("refused", f"model {name}: the model refused to answer: {said}"[:500], detail=detail)
+    return reply
 
 
 def _cost(answer: ModelResponse) -> float | None:
