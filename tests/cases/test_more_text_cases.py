@@ -523,3 +523,37 @@ async def test_c079_a_workflow_that_waits_for_itself_by_name_in_a_loop_ends_with
 
 async def ended(engine: Engine, file: Path) -> Json:
     return await (await engine.start(engine.load(file), {"name": "self"})).wait()
+
+
+AGAIN = """
+import asyncio
+from pathlib import Path
+import stepwell
+from stepwell.engine.engine import open_engine
+from stepwell.engine.settings import Settings
+
+@stepwell.tool
+def again(folder: str) -> dict:
+    async def start():
+        root = Path(folder)
+        found = Settings(root=root)
+        async with open_engine(f"sqlite:///{root}/s.db", settings=found, tools=[root / "tools.py"]) as engine:
+            run = await (await engine.start(engine.load(root / "w.json"), {"folder": folder})).wait()
+            return {"status": run.status, "error": run.error and run.error["kind"], "inner": run.output}
+    return asyncio.run(start())
+"""
+
+
+async def test_c079_depth_travels_through_a_blocking_tool_that_opens_an_engine_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(AGAIN)
+    step = {"id": "t", "type": "tool_call", "tool": "again", "arguments": {"folder": "{{workflow_input.folder}}"}}
+    (tmp_path / "w.json").write_text(json.dumps({"workflow": "w", "steps": [step]}))
+    url = f"sqlite:///{tmp_path}/s.db"
+    async with open_engine(url, settings=Settings(root=tmp_path), tools=[tmp_path / "tools.py"]) as engine:
+        run = await (await engine.start(engine.load(tmp_path / "w.json"), {"folder": str(tmp_path)})).wait()
+        assert run.status == "completed"
+        inner, depth = run.output, 1
+        while inner["status"] == "completed":
+            inner, depth = inner["inner"], depth + 1
+        assert (inner["error"], depth) == ("depth_exceeded", 7)
+        assert len(await engine.runs(limit=50)) == 8
