@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -32,9 +32,8 @@ class EventLog:
         self._ids: dict[tuple[str, str], int] = {}
         self._orders = count(1)
 
-    def add(self, account: str, event: SentEvent, now: float, records: Iterable[RunRecord]) -> SentEvent | None:
+    def add(self, account: str, event: SentEvent, now: float, records: Collection[RunRecord]) -> SentEvent | None:
         """Keep an event and give it its order; None for one that is kept already."""
-        records = list(records)
         if (known := self._ids.get((account, event.id))) is not None:
             kept = self._events[known]
             if kept.received > now - EVENTS_KEPT or kept.unread(records):

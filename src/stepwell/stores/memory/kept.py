@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from stepwell.errors import NotFound
 from stepwell.journal.entry import Entry
@@ -22,6 +23,9 @@ class Kept:
         self._outgoing: dict[tuple[str, str], Outgoing] = {}
         self._places: dict[tuple[str, str], tuple[str, str, int]] = {}
         """Run, path and generation of every wait by account and id, in the order of opening."""
+        self._pending: dict[tuple[str, str], tuple[str, str, int]] = {}
+        """The same of those that are pending."""
+        self._owned: dict[str, RunRecord] = {}
         self._workers: dict[str, tuple[bool, float]] = {}
 
     def _record(self, account: str, run_id: str) -> RunRecord:
@@ -68,16 +72,12 @@ class Kept:
         self, account: str, *, run_id: str = "", kind: str = "", pending_only: bool = True, limit: int = 1000
     ) -> list[Wait]:
         if run_id:
-            self._record(account, run_id)
-        all_waits = [self._found_wait(*name)[1] for name in self._places if name[0] == account]
-        found = [
-            wait
-            for wait in all_waits
-            if run_id in ("", wait.run_id)
-            and kind in ("", wait.kind)
-            and (not pending_only or wait.status == "pending")
-        ]
-        return found[:limit]
+            of_run = self._record(account, run_id)
+            asked: Iterable[Wait] = of_run.pending() if pending_only else list(of_run.waits.values())
+        else:
+            names = self._pending if pending_only else self._places
+            asked = (self._found_wait(*name)[1] for name in names if name[0] == account)
+        return list(islice((wait for wait in asked if kind in ("", wait.kind)), limit))
 
     async def history(self, account: str, run_id: str) -> list[Entry]:
         return sorted(self._record(account, run_id).entries.values(), key=lambda entry: entry.order)

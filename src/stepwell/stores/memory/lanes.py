@@ -43,9 +43,13 @@ class Lanes:
             self._lanes[record.run.account, record.run.lane].remove(record)
 
     def may_begin(self, record: RunRecord) -> bool:
-        """Whether it is a run's turn: claimed before, without a lane, cancelled, or next in the lane with a place."""
+        """Whether a run may be claimed by its id: it is its turn, or it was cancelled and is claimed to be ended."""
+        return self.has_turn(record) or any(message.kind == "cancel" for message in record.unread())
+
+    def has_turn(self, record: RunRecord) -> bool:
+        """Whether a run was claimed before, has no lane, or is the next in a lane with a place."""
         run = record.run
-        if run.epoch or not run.lane or any(message.kind == "cancel" for message in record.unread()):
+        if run.epoch or not run.lane:
             return True
         held = sum(1 for _ in self.holders(run.account, run.lane))
         return held < record.lane_limit and self._lanes[run.account, run.lane][held] is record

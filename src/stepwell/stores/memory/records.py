@@ -10,7 +10,7 @@ import msgspec
 
 from stepwell.errors import Conflict
 from stepwell.journal.entry import Entry
-from stepwell.ports import FINAL, Lease, Message, NewRun, Run, Wait
+from stepwell.ports import Lease, Message, NewRun, Run, Wait
 
 Json: TypeAlias = Any
 T = TypeVar("T")
@@ -102,9 +102,9 @@ class RunRecord:
 
     def refuse_recorded(self, entries: list[Entry]) -> None:
         """Raises Conflict if an entry is there already, or twice among these."""
-        seen = set(self.entries)
+        seen: set[tuple[str, int]] = set()
         for entry in entries:
-            if (entry.path, entry.generation) in seen:
+            if (entry.path, entry.generation) in seen or (entry.path, entry.generation) in self.entries:
                 raise Conflict(
                     f"{entry.path} is already recorded", {"path": entry.path, "generation": entry.generation}
                 )
@@ -119,17 +119,9 @@ class RunRecord:
         found = [entry for path, entry in newest.items() if not any(above in settled for above in _ancestors(path))]
         return sorted(found, key=lambda entry: entry.order)
 
-    def urgency(self) -> tuple[bool, float, int]:
-        """In which order runs are claimed: those that lost their owner first, then the longest due."""
-        return not self.owned, self.lease_until if self.owned else self.due or 0.0, self.key
-
-    def takeable(self, worker: str, *, uptime: float, renewed: float, now: float) -> bool:
-        """Whether a worker may claim the run now, as something that is due or was given up."""
-        if self.run.status in FINAL:
-            return False
-        if self.owned:
-            return self.lease_until <= (renewed if self.run.owner == worker else uptime)
-        return self.due is not None and self.due <= now
+    def lapsed(self, worker: str, uptime: float, renewed: float) -> bool:
+        """Whether an owned run was given up: its lease has run out, for its own worker when it last renewed leases."""
+        return self.lease_until <= (renewed if self.run.owner == worker else uptime)
 
 
 def _ancestors(path: str) -> Iterator[str]:

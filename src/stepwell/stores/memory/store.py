@@ -30,6 +30,7 @@ from stepwell.ports import (
 )
 from stepwell.stores.announcements import Announcements, Seen
 from stepwell.stores.liveness import boot_seconds
+from stepwell.stores.memory.agenda import Agenda
 from stepwell.stores.memory.events import EventLog
 from stepwell.stores.memory.kept import Kept
 from stepwell.stores.memory.lanes import Lanes
@@ -47,6 +48,9 @@ class MemoryRunStore(Kept):
         self._clock = clock
         self._renewed = 0.0
         self._events = EventLog()
+        self._deadlines: Agenda[tuple[RunRecord, Wait]] = Agenda(_is_open)
+        self._dues: Agenda[RunRecord] = Agenda(_is_due)
+        self._runs_by_key: dict[tuple[str, str, str], RunRecord] = {}
         self._lanes = Lanes()
         self._order = count(1)
         self._message_order = count(1)
@@ -57,17 +61,17 @@ class MemoryRunStore(Kept):
 
     async def create(self, run: NewRun) -> tuple[Run, bool]:
         check_lane(run)
-        for there in (record.run for record in self._records.values()):
-            same_key = (there.account, there.workflow, there.idempotency_key) == (
-                run.account, run.workflow, run.idempotency_key,
-            )  # fmt: skip
-            if run.idempotency_key and same_key:
-                return same(there, run), False
+        key = (run.account, run.workflow, run.idempotency_key)
+        if run.idempotency_key and key in self._runs_by_key:
+            return same(self._runs_by_key[key].run, run), False
         if run.id in self._records:
             raise Conflict(f"there is a run {run.id} already")
         full = bool(run.lane) and self._lanes.refuse_full(run)
         stored = queued(run, now := self._clock())
         record = self._records[run.id] = RunRecord(len(self._records) + 1, stored, lane_limit=run.lane_limit)
+        self._dues.add(0.0, record, record.key)
+        if run.idempotency_key:
+            self._runs_by_key[key] = record
         if run.lane:
             above = self._lanes.enter(record)
             for replaced in above if full and run.on_limit == "cancel_oldest" else ():
@@ -81,35 +85,50 @@ class MemoryRunStore(Kept):
     async def claim(
         self, worker: str, ttl: float, *, limit: int = 1, run_id: str = "", due_only: bool = False
     ) -> list[Lease]:
-        now, uptime = self._clock(), self._uptime()
-        for record in self._records.values():
-            self._expire(record, now)
+        now = self._clock()
+        for record, wait in self._deadlines.due(now):
+            self._expired(record, wait, now)
         if run_id:
-            candidates = [self._records[run_id]] if run_id in self._records else []
-            limit = 1
-        else:
-            candidates = sorted(self._records.values(), key=RunRecord.urgency)
-        taken: list[Lease] = []
-        for record in candidates:
-            parked = bool(run_id) and not due_only and not record.owned and record.run.status not in FINAL
-            if (
-                len(taken) < limit
-                and self._lanes.may_begin(record)
-                and (parked or record.takeable(worker, uptime=uptime, renewed=self._renewed, now=now))
-            ):
-                record.owned, record.due, record.lease_until = True, None, uptime + ttl
-                run = record.run
-                record.change(
-                    status="running", epoch=run.epoch + 1, owner=worker, wake_at=0.0, started=run.started or now
-                )
-                taken.append(record.lease(worker))
+            found = self._records.get(run_id)
+            return [] if found is None else self._claimed(found, worker, ttl, due_only=due_only)
+        uptime = self._uptime()
+        lapsed = [record for record in self._owned.values() if record.lapsed(worker, uptime, self._renewed)]
+        lapsed.sort(key=lambda record: (record.lease_until, record.key))
+        taken = [self._take(record, worker, uptime + ttl) for record in lapsed[:limit]]
+        passed_over = []
+        due = self._dues.due(now)
+        while len(taken) < limit and (next_one := next(due, None)) is not None:
+            if self._lanes.has_turn(next_one):
+                taken.append(self._take(next_one, worker, uptime + ttl))
+            else:
+                passed_over.append(next_one)
+        for record in passed_over:
+            self._dues.add(0.0, record, record.key)
         return taken
+
+    def _claimed(self, record: RunRecord, worker: str, ttl: float, *, due_only: bool) -> list[Lease]:
+        now, uptime = self._clock(), self._uptime()
+        for wait in sorted(record.pending(), key=lambda wait: wait.deadline):
+            self._expired(record, wait, now)
+        if record.owned:
+            free = record.lapsed(worker, uptime, self._renewed)
+        else:
+            free = not due_only or (record.due is not None and record.due <= now)
+        if not free or record.run.status in FINAL or not self._lanes.may_begin(record):
+            return []
+        return [self._take(record, worker, uptime + ttl)]
+
+    def _take(self, record: RunRecord, worker: str, until: float) -> Lease:
+        record.owned, record.due, record.lease_until = True, None, until
+        self._owned[record.run.id] = record
+        started = record.run.started or self._clock()
+        record.change(status="running", epoch=record.run.epoch + 1, owner=worker, wake_at=0.0, started=started)
+        return record.lease(worker)
 
     async def next_due(self) -> float:
         after = max(0.0, self._clock() - JUST_DUE)
-        timed = [wait.deadline for record in self._records.values() for wait in record.pending()]
-        timed += [record.due for record in self._records.values() if record.due is not None]
-        return min((instant for instant in timed if instant > after), default=0.0)
+        timed = (self._deadlines.next(after), self._dues.next(after))
+        return min((instant for instant in timed if instant), default=0.0)
 
     async def renew(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:
         lost = []
@@ -152,14 +171,16 @@ class MemoryRunStore(Kept):
             self._blobs.setdefault((lease.account, digest), text)
         for wait in opened:
             run = record.run
-            self._places[lease.account, wait.id] = (run.id, wait.path, wait.generation)
-            record.put(
-                replace(
-                    wait, request=copied(wait.request), opened=wait.opened or now, status="pending", decision=None,
-                    decided=0.0, run_id=run.id, account=run.account, workflow=run.workflow,
-                )
+            place = (run.id, wait.path, wait.generation)
+            self._places[run.account, wait.id] = self._pending[run.account, wait.id] = place
+            kept_wait = replace(
+                wait, request=copied(wait.request), opened=wait.opened or now, status="pending", decision=None,
+                decided=0.0, run_id=run.id, account=run.account, workflow=run.workflow,
             )  # fmt: skip
-        for wait in record.pending():
+            record.put(kept_wait)
+            if wait.deadline > 0:
+                self._deadlines.add(wait.deadline, (record, kept_wait))
+        for wait in record.pending() if batch.satisfied else ():
             if wait.kind == "event" and wait.path in batch.satisfied:
                 self._close(record, wait, "decided", copied(SATISFIED), now)
         record.used.update(batch.used)
@@ -198,6 +219,9 @@ class MemoryRunStore(Kept):
             record.told_by.clear()
             self._lanes.leave(record)
         record.owned, record.due, record.lease_until = False, record_due, 0.0
+        self._owned.pop(record.run.id, None)
+        if record_due is not None:
+            self._dues.add(record_due, record, record.key)
         record.change(
             status=verdict.status,
             output=copied(verdict.output),
@@ -240,7 +264,7 @@ class MemoryRunStore(Kept):
         stored = self._events.add(account, event, now, self._records.values())
         if stored is None:
             return 0
-        waiting = [self._found_wait(*place) for place in self._places if place[0] == account]
+        waiting = [self._found_wait(*place) for place in self._pending if place[0] == account]
         waiting = [found for found in waiting if found[1].kind == "event" and found[1].topic == event.name != ""]
         for record, wait in sorted(waiting, key=lambda found: found[1].deadline):
             self._expired(record, wait, now)
@@ -259,11 +283,8 @@ class MemoryRunStore(Kept):
     ) -> Wait:
         closed = replace(wait, status=status, decision=decision, decided=self._clock() if at is None else at)
         record.put(closed)
+        del self._pending[record.run.account, wait.id]
         return closed
-
-    def _expire(self, record: RunRecord, now: float) -> None:
-        for wait in sorted(record.pending(), key=lambda wait: wait.deadline):
-            self._expired(record, wait, now)
 
     def _expired(self, record: RunRecord, wait: Wait, now: float) -> Wait:
         if wait.status != "pending" or not 0 < wait.deadline <= now:
@@ -275,8 +296,9 @@ class MemoryRunStore(Kept):
     def _tell(self, record: RunRecord, message: Message) -> Message:
         message = replace(message, order=next(self._message_order))
         record.messages.append(message)
-        if not record.owned:
+        if not record.owned and record.due != 0.0:
             record.due = 0.0
+            self._dues.add(0.0, record, record.key)
         self._beats.announce()
         return message
 
@@ -291,3 +313,12 @@ class MemoryRunStore(Kept):
 
     async def close(self) -> None:
         """Nothing to flush."""
+
+
+def _is_open(deadline: float, waiting: tuple[RunRecord, Wait]) -> bool:
+    record, wait = waiting
+    return wait.deadline == deadline and record.waits[wait.path, wait.generation] is wait
+
+
+def _is_due(instant: float, record: RunRecord) -> bool:
+    return record.due == instant

@@ -103,7 +103,7 @@ def lease_of(row: Row, owner: str) -> Lease:
 
 
 def entry_row(entry: Entry, lease: Lease, now: float) -> Row:
-    """The columns (path, generation, kind, digest, at, body) of an entry, `now` where it says no time, and the fence."""
+    """The columns (path, generation, kind, digest, at, body) of an entry (`now` if it has no time), and the fence."""
     at = entry.at or now
     return entry.path, entry.generation, entry.kind, entry.digest, at, entry.body, lease.key, lease.epoch
 
