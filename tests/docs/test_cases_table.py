@@ -18,7 +18,7 @@ _TEST = re.compile(r"^\s*(?:async )?def (test_c(\d{3})_\w+)\(", re.MULTILINE)
 _NAME = re.compile(r"`(test_c\d{3}_\w+)`")
 
 
-def tests() -> dict[str, list[str]]:
+def by_case() -> dict[str, list[str]]:
     """Test names by case, in the order of files and lines."""
     found: dict[str, list[str]] = defaultdict(list)
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
@@ -34,7 +34,7 @@ def rows() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("case", sorted(rows()))
 def test_every_case_of_the_table_has_tests_and_all_that_it_names_exist(case):
-    there = tests()[case]
+    there = by_case()[case]
     assert there, f"{case} has no test"
     named = rows()[case]
     assert named
@@ -43,7 +43,7 @@ def test_every_case_of_the_table_has_tests_and_all_that_it_names_exist(case):
 
 
 def test_every_case_that_a_test_is_named_after_is_in_the_table():
-    assert set(tests()) == set(rows())
+    assert set(by_case()) == set(rows())
 
 
 def test_no_case_is_in_the_table_and_among_those_that_are_left_for_later():
@@ -61,7 +61,7 @@ def test_no_two_tests_of_a_case_share_a_name_in_one_file():
 
 def rewrite() -> None:
     """Put the tests that there are into the table."""
-    there = tests()
+    there = by_case()
     text = DOCUMENT.read_text("utf-8")
 
     def row(match: re.Match[str]) -> str:
