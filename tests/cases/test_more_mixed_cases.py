@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,36 @@ async def test_c015_a_gate_stays_open_beside_a_failed_branch_where_the_parallel_
         await approve(engine, handle.run_id, "/p/a/g")
         assert (await handle.wait(until_final=True)).status == "completed"
         assert (len(tools.called("x")), len(tools.called("after"))) == (1, 1)
+
+
+def test_c024_the_command_line_refuses_an_approval_that_was_used_and_says_who_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import json
+
+    from click.testing import CliRunner
+
+    from stepwell.cli.app import stepwell
+
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("STEPWELL_")]:
+        monkeypatch.delenv(name)
+    steps = [loop([gate("g"), {"id": "pay", "type": "set", "values": {"n": "{{loop_item}}"}}], (1, 2))]
+    (tmp_path / "w.json").write_text(json.dumps({"workflow": "w", "steps": steps}))
+
+    def called(*args: str) -> Any:
+        return CliRunner().invoke(stepwell, list(args), prog_name="stepwell")
+
+    assert called("run", "w.json").exit_code == 3
+    (first,) = json.loads(called("approvals", "list", "--json").stdout)
+    assert called("approvals", "approve", first["id"]).exit_code in {0, 3}
+    (second,) = json.loads(called("approvals", "list", "--json").stdout)
+    assert (first["path"], second["path"]) == ("/L/0/g", "/L/1/g")
+    for word in ("approve", "reject"):
+        again = called("approvals", word, first["id"])
+        assert again.exit_code not in {0, 3}
+        assert "Traceback" not in again.output
+        assert "approved" in again.output
+    assert json.loads(called("approvals", "list", "--json").stdout) == [second]
+    assert called("approvals", "approve", second["id"]).exit_code == 0
+    assert json.loads(called("runs", "list", "--json").stdout)[0]["status"] == "completed"
