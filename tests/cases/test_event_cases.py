@@ -171,3 +171,24 @@ async def test_a_run_that_waits_for_its_lane_can_be_cancelled() -> None:
         second = await engine.start(loaded, {"customer": "a"})
         assert (await engine.cancel(second.run_id)).status == "cancelled"
         assert (await engine.run(first.run_id)).status == "pending_approval"
+
+
+async def test_waiting_for_a_time_does_not_count_as_active_however_short() -> None:
+    steps = [
+        {
+            "id": "p",
+            "type": "parallel",
+            "branches": {"a": [{"id": "w", "type": "wait", "for": "0.6s"}], "b": [tool("t")]},
+        },
+        tool("after"),
+    ]
+    tools = ScriptedTools(delays={"t": 0.1})
+    async with engine_with(tools) as engine:
+        handle = await engine.start(workflow(steps, timeout="0.4s"), {})
+        run = await handle.wait()
+        assert run.status == "completed"
+        assert 0.1 <= run.active < 0.4
+        slow = ScriptedTools(delays={"t": 0.6})
+    async with engine_with(slow) as engine:
+        run = await (await engine.start(workflow(steps, timeout="0.4s"), {})).wait()
+        assert run.status == "timed_out"

@@ -54,10 +54,9 @@ class RunHandle:
         """Return when the run has ended or parked (`until_final`: only when it has ended)."""
         return await self.engine.settled(self.run_id, until_final=until_final)
 
-    async def events(self) -> AsyncIterator[Event]:
-        """What happens from now on, until the run ends or parks."""
-        async for event in self.engine.events(self.run_id):
-            yield event
+    def events(self) -> AsyncIterator[Event]:
+        """What happens from the first look on, until the run ends or parks."""
+        return self.engine.events(self.run_id)
 
     async def park(self) -> None:
         """Take the run off this process; it stays resumable."""
@@ -153,14 +152,9 @@ class Engine:
                     return run
                 await asyncio.sleep(0.05)
 
-    async def events(self, run_id: str) -> AsyncIterator[Event]:
-        """What happens to a run here from now on, until it ends or parks."""
-        listener = self._listeners.listen(run_id)
-        try:
-            async for event in listener:
-                yield event
-        finally:
-            self._listeners.forget(run_id, listener)
+    def events(self, run_id: str) -> AsyncIterator[Event]:
+        """What happens to a run here from the first look on, until it ends or parks."""
+        return self._listeners.events(run_id)
 
     async def park(self, run_id: str) -> None:
         """Take a run off this process; it stays resumable."""

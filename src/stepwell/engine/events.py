@@ -6,9 +6,10 @@ The law of the file: nobody listening costs nothing, and a listener can neither 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from stepwell.journal.entry import Draft
@@ -18,37 +19,39 @@ BACKLOG = 10_000
 """Events kept for a listener that is slow; older ones are dropped and counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """Something that happened in a run, at UTC seconds `at`."""
 
     name: str
     run_id: str
     path: str
     at: float
-    data: dict[str, Json] = field(default_factory=dict)
+    data: Mapping[str, Json] = MappingProxyType({})
 
 
 class Listener:
     """One reader of a run's events."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[Event | None] = asyncio.Queue(BACKLOG)
+        self.told: deque[Event | None] = deque()
+        """What was not read yet; None stands for the end."""
         self.dropped = 0
+        self._reader: asyncio.Future[None] | None = None
 
     def put(self, event: Event | None) -> None:
-        while True:
-            try:
-                self._queue.put_nowait(event)
-            except asyncio.QueueFull:
-                self._queue.get_nowait()
-                self.dropped += 1
-            else:
-                return
+        if len(self.told) >= BACKLOG:
+            self.told.popleft()
+            self.dropped += 1
+        self.told.append(event)
+        reader, self._reader = self._reader, None
+        if reader is not None and not reader.done():
+            reader.set_result(None)
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        while (event := await self._queue.get()) is not None:
-            yield event
+    async def more(self) -> None:
+        """Return once something is told."""
+        if not self.told:
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
 
 
 class Listeners:
@@ -68,6 +71,20 @@ class Listeners:
             listeners.remove(listener)
         if not listeners:
             self._by_run.pop(run_id, None)
+
+    async def events(self, run_id: str) -> AsyncIterator[Event]:
+        """What happens to a run from the first look on, until nothing more comes for now."""
+        listener = self.listen(run_id)
+        told = listener.told
+        try:
+            while True:
+                await listener.more()
+                while told:
+                    if (event := told.popleft()) is None:
+                        return
+                    yield event
+        finally:
+            self.forget(run_id, listener)
 
     def wanted(self, run_id: str) -> bool:
         return run_id in self._by_run

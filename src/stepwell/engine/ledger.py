@@ -39,6 +39,7 @@ class Ledger:
         self._riders: list[Draft] = []
         self._active_before = loaded.run.active
         self._since = time.monotonic()
+        self._idle = False
         for entry in sorted(loaded.entries, key=lambda entry: entry.order):
             if entry.kind == "cancelled":  # says how something was left, not what came of it
                 continue
@@ -74,7 +75,15 @@ class Ledger:
 
     def active(self) -> float:
         """Active seconds of the run so far."""
-        return self._active_before + time.monotonic() - self._since
+        return self._active_before + (0.0 if self._idle else time.monotonic() - self._since)
+
+    def set_idle(self, idle: bool) -> None:  # noqa: FBT001 -- the one thing that a change of it says
+        """Stop the active clock, or let it go on."""
+        if idle and not self._idle:
+            self._active_before = self.active()
+        elif self._idle and not idle:
+            self._since = time.monotonic()
+        self._idle = idle
 
     @property
     def rides(self) -> bool:

@@ -93,6 +93,7 @@ class LiveRuntime:
         self._ledger = Ledger(lease, loaded, world.store, self._tell)
         self._flights = Flights(world.performers, self._ledger)
         self._waiting = Waiting(lease, loaded, world.store, self._ledger, self._tell_wait)
+        self._waiting.on_idle = self._set_idle
         self._cut: list[tuple[str, Attempt]] = []
         self._loop = asyncio.get_running_loop()
         self._ticker: asyncio.TimerHandle | None = None
@@ -214,7 +215,7 @@ class LiveRuntime:
     ) -> Outcome:
         return await self._waiting.wait_event(path, name, accept, deadline)
 
-    async def sleep_until(self, path: str, at: float) -> None:
+    async def sleep_until(self, path: str, at: float, *, idle: bool = False) -> None:
         if self.recall(paths.wait(path)) is not None:
             await self.wait(path, "timer", None)
             return
@@ -223,7 +224,10 @@ class LiveRuntime:
             return
         if delay <= NEAR:
             self._ledger.freshen(path)
-            await asyncio.sleep(delay)
+            if idle:
+                await self._waiting.doze(delay)
+            else:
+                await asyncio.sleep(delay)
         else:
             await self.wait(path, "timer", None, deadline=delay, on_expire="due")
 
@@ -262,6 +266,13 @@ class LiveRuntime:
             self._cut = list(self._flights.aloft.items())
             if self._root is not None:
                 self._root.cancel()
+
+    def _set_idle(self, idle: bool) -> None:  # noqa: FBT001 -- the one thing that a change of it says
+        """Stop the active clock while the run only waits for a time, and let it go on."""
+        self._deadline.cancel()
+        self._ledger.set_idle(idle)
+        if not idle:
+            self._deadline = self._loop.call_later(max(0.0, self.remaining()), self.abort, RunTimedOut())
 
     def fail(self, problem: BaseException) -> None:
         """Leave the pass with a problem that concerns the engine: the lease is lost, or the store does not work."""

@@ -46,6 +46,10 @@ class Waiting:
         self._used: set[int] = set()
         """Events that waits of this pass have taken: another wait of the run may not have them."""
         self._tokens = 1
+        self._dozing = 0
+        self._idle = False
+        self.on_idle: Callable[[bool], None] = lambda _: None
+        """Told when the run begins or ends to wait for nothing but a time that is near."""
 
     # ── waiting ──
 
@@ -184,14 +188,30 @@ class Waiting:
         pending = self.pending()
         return any(path in pending for path in self._mail)
 
+    async def doze(self, delay: float) -> None:
+        """Wait for a time that is near: the run stays here, but is not active while nothing else in it can move."""
+        self._dozing += 1
+        self.leave()
+        try:
+            await asyncio.sleep(delay)
+        finally:
+            self._dozing -= 1
+            self.enter()
+
     def enter(self) -> None:
         """One more task can run."""
+        if self._idle:
+            self._idle = False
+            self.on_idle(False)
         self._tokens += 1
 
     def leave(self) -> None:
         """One task less can run."""
         self._tokens -= 1
-        if self._tokens == 0:
+        if self._tokens == 0 and self._dozing:
+            self._idle = True
+            self.on_idle(True)
+        elif self._tokens == 0:
             waiters, self._waiters = self._waiters, {}
             for future in waiters.values():
                 if not future.done():

@@ -59,6 +59,10 @@ class Worker:
         self._until: dict[str, float] = {}
         """By run, up to when its lease surely lives, in boot seconds."""
         self._watched: dict[str, int] = {}
+        self._due = 0.0
+        """When the next thing of the database is due, as of the last look."""
+        self._expired = 0.0
+        """Up to which of these instants waits of running passes were made to expire by a worker that claims nothing."""
         self._background: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -176,15 +180,14 @@ class Worker:
 
     async def _pause(self) -> float:
         """Seconds until it is time to look again, if nothing is told before."""
-        due = await self._store.next_due()
+        due = self._due = await self._store.next_due()
         return min(self._rhythm.sweep, max(0.02, due - time.time())) if due else self._rhythm.sweep
 
     async def _deliver(self) -> None:
-        for run_id, current in list(self._passes.items()):
-            lease = self._leases.get(run_id)
-            if lease is None:
-                continue
-            for message in await self._store.inbox(lease, current.runtime.seen):
+        passes = dict(self._passes)  # a pass that begins later has read its messages itself
+        for message in await self._store.arrived(self.name) if passes else ():
+            current = passes.get(message.run_id)
+            if current is not None and message.order > current.runtime.seen:
                 current.runtime.deliver(message)
 
     async def _take_up(self) -> None:
@@ -196,6 +199,9 @@ class Worker:
             asked = boot_seconds()
             for lease in await self._store.claim(self.name, self._rhythm.ttl, limit=free):
                 self._carry(lease, asked)
+        elif self._tasks and self._expired < self._due <= time.time():
+            self._expired = self._due
+            await self._store.claim(self.name, self._rhythm.ttl, limit=0)
 
     async def _renew(self) -> None:
         while True:

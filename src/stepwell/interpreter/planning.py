@@ -235,7 +235,8 @@ class PlanningRuntime:
     def _opened(self, path: str) -> float:
         return self._known.open.get(path, self.clock())
 
-    async def sleep_until(self, path: str, at: float) -> None:
+    async def sleep_until(self, path: str, at: float, *, idle: bool = False) -> None:
+        del idle  # no time passes in a plan
         if self.recall(paths.wait(path)) is not None:
             self._found(paths.wait(path))
         elif at <= self.clock():

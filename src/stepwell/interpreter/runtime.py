@@ -99,8 +99,11 @@ class Runtime(Protocol):
         seconds from now (0: none). Raises Pause, Withdrawn, and what `accept` raises.
         """
 
-    async def sleep_until(self, path: str, at: float) -> None:
-        """Return at an instant (UTC seconds): in process when it is near, parked when it is far."""
+    async def sleep_until(self, path: str, at: float, *, idle: bool = False) -> None:
+        """Return at an instant (UTC seconds): in process when it is near, parked when it is far.
+
+        `idle` says that the run waits for a time, which does not count as active; a back-off does.
+        """
 
     async def withdraw(self, path: str, reason: str) -> None:
         """Close every wait below `path`, open now or opened later in this pass."""

@@ -271,7 +271,7 @@ class Scope:
     async def sleep(self, delay: float) -> None:
         """Sleep for some seconds, counted from when the step began, across crashes."""
         until = self.begin(lambda: {"until": self.runtime.clock() + delay})["until"]
-        await self.runtime.sleep_until(f"{self.path}/~sleep", until)
+        await self.runtime.sleep_until(f"{self.path}/~sleep", until, idle=True)
 
     async def sleep_until(self, text: str) -> None:
         """Sleep until an instant written in ISO 8601 with an offset. Raises StepFailed for another text."""
@@ -280,7 +280,7 @@ class Scope:
         except ValueError as error:
             raise StepFailed("validation_error", str(error)) from None
         self.begin(lambda: {"until": at})
-        await self.runtime.sleep_until(f"{self.path}/~sleep", at)
+        await self.runtime.sleep_until(f"{self.path}/~sleep", at, idle=True)
 
     async def withdraw(self, reason: str) -> None:
         """Close the waits below this place, since it can no longer complete."""
