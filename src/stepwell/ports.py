@@ -224,9 +224,9 @@ class RunStore(Protocol):
         """Take runs that are queued, due (`wake_at`), have unread messages, or whose owner is dead or has lapsed.
 
         With `run_id`, only that run, and also a parked one with nothing due unless `due_only`. Each claim raises the
-        epoch and sets the run's status to running. Expired waits (deadline passed) of the claimed runs are turned into
-        messages first. A run that was never claimed is passed over while its lane is full, or an older one of the lane
-        waits.
+        epoch and sets the run's status to running. Expired waits (deadline passed) are turned into messages first:
+        with `run_id` those of that run, else those of all runs, owned ones too; a `limit` of 0 does only that. A run
+        that was never claimed is passed over while its lane is full, or an older one of the lane waits.
         """
 
     async def next_due(self) -> float:
@@ -253,6 +253,9 @@ class RunStore(Protocol):
 
     async def inbox(self, lease: Lease, after: int) -> list[Message]:
         """Messages of the leased run that came after `after`."""
+
+    async def arrived(self, worker: str) -> list[Message]:
+        """All unread messages, oldest first, of the runs that this worker, in this store object, holds."""
 
     async def release(self, lease: Lease, batch: Batch, verdict: Verdict) -> bool:
         """End a pass: the batch, the new status and the lease's end in one transaction.

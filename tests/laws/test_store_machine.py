@@ -257,6 +257,8 @@ class StoresAgree(RuleBasedStateMachine):
                 self.both("blob", account, digest)
         self.both("runs", "acme", statuses=["running", "waiting", "completed"], limit=2)
         self.both("next_due")
+        for worker in ("w1", "w2"):
+            self.both("arrived", worker)
         for record in self.model._records.values():
             same = [other for other in self.model._records.values() if other.run.lane == record.run.lane]
             under_way = [

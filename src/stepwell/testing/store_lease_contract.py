@@ -236,6 +236,30 @@ class WaitContract:
         assert (message.path, message.body) == ("/pause", {"decision": "due"})
         assert await store.inbox(lease, message.order) == []
 
+    async def test_a_claim_by_id_closes_the_late_waits_of_that_run_alone(self, opened: OpenedStore) -> None:
+        store = opened.store
+        end = opened.clock.now + 60
+        await parked_at(store, a_wait("x1", "/g", deadline=end))
+        await parked_at(store, a_wait("x2", "/g", deadline=end), "r2")
+        opened.clock.now = end
+        [lease] = await store.claim("w1", TTL, run_id="r1", due_only=True)
+        assert [message.body for message in (await store.load(lease)).messages] == [{"decision": "expired"}]
+        assert (await store.wait(ACCOUNT, "x2")).status == "pending"
+        assert [lease.run_id for lease in await store.claim("w1", TTL)] == ["r2"]
+
+    async def test_what_has_arrived_is_told_to_its_worker_for_all_runs_at_once(self, opened: OpenedStore) -> None:
+        store = opened.store
+        leases = [await leased(store, f"r{number}", "w1") for number in range(3)]
+        await leased(store, "r3", "w2")
+        await store.create(new_run("r4"))
+        posted = [await store.post(ACCOUNT, Message(f"r{n}", "action", "/p", n)) for n in (2, 0, 3, 4, 2)]
+        assert await store.arrived("w1") == [posted[0], posted[1], posted[4]]
+        assert await store.arrived("w2") == [posted[2]]
+        assert await store.arrived("w3") == []
+        await store.append(leases[2], Batch(consume=[posted[0].order]))
+        await store.release(leases[0], Batch(), Verdict("waiting", seen=posted[1].order))
+        assert await store.arrived("w1") == [posted[4]]
+
     async def test_a_wait_that_is_there_stays_as_it_is(self, opened: OpenedStore) -> None:
         store = opened.store
         lease = await leased(store)

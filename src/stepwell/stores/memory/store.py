@@ -85,12 +85,12 @@ class MemoryRunStore(Kept):
     async def claim(
         self, worker: str, ttl: float, *, limit: int = 1, run_id: str = "", due_only: bool = False
     ) -> list[Lease]:
-        now = self._clock()
-        for record, wait in self._deadlines.due(now):
-            self._expired(record, wait, now)
         if run_id:
             found = self._records.get(run_id)
             return [] if found is None else self._claimed(found, worker, ttl, due_only=due_only)
+        now = self._clock()
+        for record, wait in self._deadlines.due(now):
+            self._expired(record, wait, now)
         uptime = self._uptime()
         lapsed = [record for record in self._owned.values() if record.lapsed(worker, uptime, self._renewed)]
         lapsed.sort(key=lambda record: (record.lease_until, record.key))
@@ -200,6 +200,10 @@ class MemoryRunStore(Kept):
 
     async def inbox(self, lease: Lease, after: int) -> list[Message]:
         return self._record(lease.account, lease.run_id).unread(after)
+
+    async def arrived(self, worker: str) -> list[Message]:
+        held = (record for record in self._owned.values() if record.run.owner == worker)
+        return sorted((message for record in held for message in record.unread()), key=lambda message: message.order)
 
     async def release(self, lease: Lease, batch: Batch, verdict: Verdict) -> bool:
         self._append(lease, batch)

@@ -23,16 +23,16 @@ _INSERT_MESSAGE = "INSERT INTO inbox (run, kind, path, body, at) VALUES (?, ?, ?
 _WAKE = "UPDATE run SET due = 0 WHERE id = ? AND process = '' AND epoch > 0"
 _EXPIRED = """
 SELECT id, run, path, kind FROM wait
-WHERE status = 'pending' AND deadline > 0 AND deadline <= ? ORDER BY deadline LIMIT ?
+WHERE status = 'pending' AND deadline > 0 AND deadline <= ? ORDER BY deadline, id LIMIT ?
 """
 _EXPIRED_OF_RUN = """
 SELECT id, run, path, kind FROM wait
-WHERE run = ? AND status = 'pending' AND deadline > 0 AND deadline <= ? ORDER BY deadline
+WHERE run = ? AND status = 'pending' AND deadline > 0 AND deadline <= ? ORDER BY deadline, id
 """
 _EXPIRED_OF_TOPIC = """
 SELECT id, run, path, kind FROM wait
 WHERE account = ? AND topic = ? AND topic <> '' AND status = 'pending' AND deadline > 0 AND deadline <= ?
-ORDER BY deadline
+ORDER BY deadline, id
 """
 _UNTELL = "UPDATE inbox SET event = NULL WHERE run = ? AND consumed = 0 AND event IS NOT NULL"
 _CLOSE_WAIT = "UPDATE wait SET status = ?, decision = ?, decided = ? WHERE id = ? AND status = 'pending'"

@@ -60,6 +60,11 @@ _ENTRIES_IN_ORDER = ENTRIES + " WHERE run = ? ORDER BY id"
 _RUN_BY_KEY = RUNS + " WHERE run.id = ?"
 _UNREAD = MESSAGES + " WHERE run = ? AND consumed = 0 ORDER BY id"
 _UNREAD_AFTER = MESSAGES + " WHERE run = ? AND consumed = 0 AND id > ? ORDER BY id"
+_ARRIVED = """
+SELECT run.uid, inbox.kind, inbox.path, inbox.body, inbox.id, inbox.at
+FROM run CROSS JOIN inbox ON inbox.run = run.id AND inbox.consumed = 0
+WHERE run.process <> '' AND run.process = ? AND run.owner = ? ORDER BY inbox.id
+"""
 _PENDING = WAITS + " WHERE wait.run = ? AND wait.status = 'pending' ORDER BY wait.id"
 
 
@@ -176,3 +181,8 @@ def history(connection: Connection, run: int) -> list[Entry]:
 def unread(connection: Connection, lease: Lease, after: int) -> list[Row]:
     """Rows of `MESSAGES` that came after `after`."""
     return connection.execute(_UNREAD_AFTER, (lease.key, after)).fetchall()
+
+
+def arrived(connection: Connection, process: str, worker: str) -> list[Row]:
+    """The run's id and the columns of `MESSAGES`: all that is unread in the runs which this worker holds."""
+    return connection.execute(_ARRIVED, (process, worker)).fetchall()

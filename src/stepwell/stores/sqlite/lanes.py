@@ -24,7 +24,8 @@ _OLDEST = f"SELECT id {_OF} ? ORDER BY id LIMIT ?"
 _FIRST = f"SELECT id, lane_limit {_OF} 'waits' ORDER BY id LIMIT 1"
 _OLDER = f"SELECT 1 {_OF} 'holds' AND epoch = 0 AND id < ? LIMIT 1"
 _CANCELLED = "SELECT 1 FROM inbox WHERE run = ? AND kind = 'cancel' AND consumed = 0 LIMIT 1"
-_ADMIT = "UPDATE run SET lane_state = 'holds', due = 0 WHERE id = ?"
+# One that was cancelled may be owned by who ends it: then it gets the place but is not due.
+_ADMIT = "UPDATE run SET lane_state = 'holds', due = iif(process = '', 0, NULL) WHERE id = ?"
 _LEAVE = "UPDATE run SET lane_state = '' WHERE id = ? AND lane_state <> '' RETURNING account, lane"
 _LANE_OF = "SELECT account, lane FROM run WHERE id = ? AND epoch = 0 AND lane_state = 'holds'"
 

@@ -99,13 +99,13 @@ class SqliteRunStore:
     async def claim(
         self, worker: str, ttl: float, *, limit: int = 1, run_id: str = "", due_only: bool = False
     ) -> list[Lease]:
-        """See the port. Each call first turns due waits of all runs into messages; a `limit` of 0 does only that."""
+        """See the port. At most 1,000 waits are turned into messages at once where it is those of all runs."""
         claimant = self._claimant(worker)
 
         def act(connection: Connection) -> list[Lease]:
-            deciding.expire(connection, claimant.now, limit=claiming.EXPIRE_AT_ONCE)
             if run_id:
                 return claiming.claim_run(connection, claimant, ttl, run_id, due_only=due_only)
+            deciding.expire(connection, claimant.now, limit=claiming.EXPIRE_AT_ONCE)
             return claiming.claim(connection, claimant, ttl, limit)
 
         return await self.database.write(act, announces=True)
@@ -137,6 +137,11 @@ class SqliteRunStore:
     async def inbox(self, lease: Lease, after: int) -> list[Message]:
         rows = await self.database.read(lambda connection: journal.unread(connection, lease, after))
         return [message_of(lease.run_id, row) for row in rows]
+
+    async def arrived(self, worker: str) -> list[Message]:
+        process = self._process
+        rows = await self.database.read(lambda connection: journal.arrived(connection, process, worker))
+        return [message_of(row[0], row[1:]) for row in rows]
 
     async def release(self, lease: Lease, batch: Batch, verdict: Verdict) -> bool:
         append, size, _ = journal.appending(lease, batch, self._clock())
