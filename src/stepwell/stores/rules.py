@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from stepwell.errors import Conflict
-from stepwell.ports import NewRun, SentEvent
+from stepwell.ports import Batch, NewRun, SentEvent
 
 Json: TypeAlias = Any
 
@@ -25,6 +25,11 @@ SATISFIED: Json = {"decision": "satisfied"}
 def told_of(event: SentEvent, order: int) -> Json:
     """The body of the message that tells a run of an event."""
     return {"event": order, "id": event.id, "name": event.name}
+
+
+def sets_time(batch: Batch) -> bool:
+    """Whether a batch opens a wait with a deadline: whoever sleeps until the next one must look again."""
+    return any(wait.deadline > 0 for wait in batch.open)
 
 
 def unusable(order: int, run_id: str, *, known: bool) -> Conflict:

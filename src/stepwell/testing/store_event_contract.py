@@ -323,6 +323,16 @@ class DueContract:
         assert await store.next_due() == due + 100
         assert [lease.run_id for lease in await store.claim("w1", TTL)] == ["r1"]
 
+    async def test_whoever_sleeps_hears_of_a_new_deadline(self, opened: OpenedStore) -> None:
+        store = opened.store
+        lease = await leased(store)
+        while await store.changed(0):
+            pass
+        await store.append(lease, batch("/s", open=[a_wait("x1", "/a")]))
+        assert not await store.changed(0)
+        await store.append(lease, batch("/t", open=[a_wait("x2", "/b", deadline=opened.clock.now + 30)]))
+        assert await store.changed(0)
+
     async def test_an_expired_wait_is_due_until_a_claim_has_closed_it(self, opened: OpenedStore) -> None:
         store = opened.store
         lease = await leased(store)

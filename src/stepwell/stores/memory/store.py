@@ -35,7 +35,7 @@ from stepwell.stores.memory.events import EventLog
 from stepwell.stores.memory.kept import Kept
 from stepwell.stores.memory.lanes import Lanes
 from stepwell.stores.memory.records import RunRecord, copied, queued, same
-from stepwell.stores.rules import JUST_DUE, SATISFIED, check_lane, replaced_by, told_of
+from stepwell.stores.rules import JUST_DUE, SATISFIED, check_lane, replaced_by, sets_time, told_of
 
 Json: TypeAlias = Any
 
@@ -180,6 +180,8 @@ class MemoryRunStore(Kept):
             record.put(kept_wait)
             if wait.deadline > 0:
                 self._deadlines.add(wait.deadline, (record, kept_wait))
+        if sets_time(batch):
+            self._beats.announce()
         for wait in record.pending() if batch.satisfied else ():
             if wait.kind == "event" and wait.path in batch.satisfied:
                 self._close(record, wait, "decided", copied(SATISFIED), now)

@@ -15,7 +15,7 @@ from stepwell.errors import Conflict
 from stepwell.journal.entry import Entry
 from stepwell.journal.lease import LeaseLost
 from stepwell.ports import Batch, Lease, Loaded, Run
-from stepwell.stores.rules import SATISFIED, unusable
+from stepwell.stores.rules import SATISFIED, sets_time, unusable
 from stepwell.stores.sqlite.rows import (
     ENTRIES,
     MESSAGES,
@@ -55,6 +55,7 @@ WHERE run = ? AND path = ? AND kind = 'event' AND status = 'pending'
 _EVENT = "SELECT 1 FROM event WHERE id = ? AND account = ?"
 _USE = "INSERT INTO event_use (run, event, account) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _CONSUME = "UPDATE inbox SET consumed = 1 WHERE id = ? AND run = ?"
+_BEAT = "UPDATE pulse SET beats = beats + 1"
 _ENTRIES_FROM = ENTRIES + " WHERE run = ? AND path >= ? ORDER BY path, generation"
 _ENTRIES_IN_ORDER = ENTRIES + " WHERE run = ? ORDER BY id"
 _RUN_BY_KEY = RUNS + " WHERE run.id = ?"
@@ -89,6 +90,7 @@ def appending(lease: Lease, batch: Batch, now: float) -> tuple[Callable[[Connect
         (_SATISFY, [(encode(SATISFIED), now, lease.key, path) for path in batch.satisfied]),
         (_CONSUME, [(order, lease.key) for order in batch.consume]),
         (_INSERT_OUTGOING, [outgoing_row(outgoing, lease, now) for outgoing in batch.outgoing]),
+        (_BEAT, [()] if sets_time(batch) else []),
     ]
     statements = [(statement, given) for statement, given in rest if given]
     return partial(_append, lease, rows, statements, batch.used), size, False

@@ -19,7 +19,7 @@ from stepwell.journal.entry import Entry
 from stepwell.ports import FINAL, Batch, Lease, Loaded, Message, NewRun, Outgoing, Run, SentEvent, Verdict, Wait
 from stepwell.stores.announcements import Seen
 from stepwell.stores.liveness import boot_seconds
-from stepwell.stores.rules import check_lane
+from stepwell.stores.rules import check_lane, sets_time
 from stepwell.stores.sqlite import claiming, creating, deciding, events, journal
 from stepwell.stores.sqlite.claiming import Claimant
 from stepwell.stores.sqlite.connection import BusyLine, Durability
@@ -128,7 +128,7 @@ class SqliteRunStore:
 
     def append(self, lease: Lease, batch: Batch) -> Awaitable[int]:
         act, size, indivisible = journal.appending(lease, batch, self._clock())
-        return self.database.submit(act, size=size, indivisible=indivisible)
+        return self.database.submit(act, size=size, indivisible=indivisible, announces=sets_time(batch))
 
     async def withdraw(self, lease: Lease, paths: Sequence[str], reason: str) -> list[str]:
         closed, now = list(paths), self._clock()
