@@ -41,10 +41,14 @@ def uv() -> str:
 def example(arguments: list[str]) -> int:
     """Install Stepwell with the embedded models and run the example; the exit code is that of `stepwell run`."""
     given = ["--input", str(EXAMPLE / "ticket.json")] if "--input" not in arguments else []
-    command = ["stepwell", "run", str(EXAMPLE / "workflow.yaml"), *given, *arguments]
+    if subprocess.call([uv(), "sync", "--frozen", "--no-dev", "--extra", "local"], cwd=ROOT):
+        sys.exit("Stepwell could not be installed: see uv's message above")
+    # Called by its path, so that the commands it suggests can be copied as they are.
+    program = Path(".venv", "Scripts", "stepwell.exe") if os.name == "nt" else Path(".venv", "bin", "stepwell")
+    command = [str(program), "run", str(EXAMPLE / "workflow.yaml"), *given, *arguments]
     # Beside this file, so that the commands of the README find the run wherever the settings are.
     here = {"STEPWELL_DATABASE": "sqlite:///./stepwell.db", **os.environ}
-    return subprocess.call([uv(), "run", "--frozen", "--no-dev", "--extra", "local", *command], cwd=ROOT, env=here)
+    return subprocess.call(command, cwd=ROOT, env=here)
 
 
 def test(arguments: list[str]) -> int:

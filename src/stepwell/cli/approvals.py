@@ -10,6 +10,7 @@ import click
 from stepwell.cli import exits, options
 from stepwell.cli.command import Group
 from stepwell.cli.opening import database_tail, find_wait, opened, run_async
+from stepwell.cli.program import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,8 +128,8 @@ def show(approval: str, *, database: str, as_json: bool) -> None:
         _print_value(name, told[name])
     if wait.status == "pending":
         fields = " -d NAME=VALUE" if told["form"] else ""
-        click.echo(f"\n  approve: stepwell approvals approve {wait.id}{fields}{tail}")
-        click.echo(f"  reject:  stepwell approvals reject {wait.id} --comment WHY{tail}")
+        click.echo(f"\n  approve: {program()} approvals approve {wait.id}{fields}{tail}")
+        click.echo(f"  reject:  {program()} approvals reject {wait.id} --comment WHY{tail}")
 
 
 def _print_head(told: dict[str, Json]) -> None:
@@ -228,7 +229,7 @@ async def _decide(decision: Decision) -> int:
             who = (
                 "another process carries it on"
                 if served or run.owner
-                else f"go on with: stepwell runs resume {run.id}{tail}"
+                else f"go on with: {program()} runs resume {run.id}{tail}"
             )
             click.echo(f"run {run.id}: {who}")
         return exits.OK
@@ -244,7 +245,7 @@ async def _carry_on(run_id: str, database: str, *, as_json: bool) -> None:
         await carry_on(run_id, database=database, as_json=as_json)
     except Exception as problem:  # noqa: BLE001 -- told in full; the decision was taken all the same
         exits.explain(problem)
-        click.echo(f"the decision is taken; go on with: stepwell runs resume {run_id}", err=True)
+        click.echo(f"the decision is taken; go on with: {program()} runs resume {run_id}", err=True)
 
 
 async def _taken(engine: Engine, wait: Wait, decision: Decision) -> Wait:

@@ -7,6 +7,7 @@ import click
 from stepwell.cli import exits, options
 from stepwell.cli.command import Group
 from stepwell.cli.opening import opened, run_async
+from stepwell.cli.program import program
 
 
 @click.group(cls=Group, example="stepwell events send order-paid --data '{\"order\": 17}'")
@@ -40,4 +41,4 @@ def send(*, name: str, data: str, event_id: str, database: str, as_json: bool) -
         click.echo(json_text({"event": name, "told": told}))
     else:
         runs = "1 waiting step was told" if told == 1 else f"{told} waiting steps were told"
-        click.echo(f"sent {name}: {runs}; a run that nobody carries on goes on with `stepwell runs resume RUN`")
+        click.echo(f"sent {name}: {runs}; a run that nobody carries on goes on with `{program()} runs resume RUN`")

@@ -10,6 +10,7 @@ import click
 from stepwell.cli import exits, options
 from stepwell.cli.command import Command
 from stepwell.cli.opening import database_tail, find_run, opened, run_async
+from stepwell.cli.program import program
 from stepwell.cli.text import json_text, visible
 
 if TYPE_CHECKING:
@@ -47,16 +48,16 @@ def commands(told: Explanation, tail: str = "") -> list[str]:
     for action, name in told.goes_on:
         match action:
             case "decide":
-                found.append(f"stepwell approvals show {name}{tail}")
-                found.append(f"stepwell approvals approve {name}{tail}")
+                found.append(f"{program()} approvals show {name}{tail}")
+                found.append(f"{program()} approvals approve {name}{tail}")
             case "event":
-                found.append(f"stepwell events send {name or 'NAME'}{tail}")
+                found.append(f"{program()} events send {name or 'NAME'}{tail}")
             case "operate":
-                found.append(f"stepwell runs show {told.run} --step {name}{tail}")
+                found.append(f"{program()} runs show {told.run} --step {name}{tail}")
             case "wait":
-                found.append(f"stepwell runs resume {name} --wait{tail}")
+                found.append(f"{program()} runs resume {name} --wait{tail}")
             case _:
-                found.append(f"stepwell runs resume {name}{tail}")
+                found.append(f"{program()} runs resume {name}{tail}")
     return list(dict.fromkeys(found))
 
 

@@ -13,6 +13,7 @@ import click
 
 from stepwell.cli import exits
 from stepwell.cli.lines import error_text
+from stepwell.cli.program import program
 from stepwell.cli.screen import JsonScreen, Screen
 from stepwell.cli.text import json_text, visible, visible_lines
 from stepwell.journal.view import instant, wait_json
@@ -142,7 +143,7 @@ def tell_ending(ending: Ending, screen: Screen, tail: str = "") -> None:
             click.echo(f"  details: stepwell runs show {run.id}{tail}")
         case _:
             click.echo(f"{click.style('parked', fg='yellow', bold=True)}  nothing is lost; go on with:")
-            click.echo(f"  stepwell runs resume {run.id}{tail}")
+            click.echo(f"  {program()} runs resume {run.id}{tail}")
 
 
 def _ending_json(ending: Ending) -> dict[str, Json]:
@@ -175,12 +176,12 @@ def _print_waits(ending: Ending, tail: str) -> None:
         head = click.style("waits for a person", fg="magenta", bold=True)
         click.echo(f"{head}  {visible(title or wait.path)}{until}")
         click.echo(f"  look:    stepwell approvals show {wait.id}{tail}")
-        click.echo(f"  approve: stepwell approvals approve {wait.id}{tail}")
-        click.echo(f"  reject:  stepwell approvals reject {wait.id} --comment WHY{tail}")
+        click.echo(f"  approve: {program()} approvals approve {wait.id}{tail}")
+        click.echo(f"  reject:  {program()} approvals reject {wait.id} --comment WHY{tail}")
 
 
 def _print_sleep(ending: Ending, tail: str) -> None:
     deadlines = [wait.deadline for wait in ending.waits if wait.deadline] + [ending.run.wake_at]
     until = instant(min((at for at in deadlines if at), default=0.0))
     click.echo(f"{click.style('waits', fg='cyan', bold=True)}  until {until or 'something happens'}")
-    click.echo(f"  stay with it: stepwell runs resume {ending.run.id} --wait{tail}")
+    click.echo(f"  stay with it: {program()} runs resume {ending.run.id} --wait{tail}")

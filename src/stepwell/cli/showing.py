@@ -9,6 +9,7 @@ import click
 
 from stepwell.cli import exits
 from stepwell.cli.follow import Ending, tell_ending
+from stepwell.cli.program import program
 from stepwell.cli.progress import Progress
 from stepwell.cli.screen import PlainScreen, still
 from stepwell.cli.text import duration, json_text, table, visible, visible_lines
@@ -37,7 +38,7 @@ def print_run(tree: RunTree, *, columns: int, tail: str = "", whole: bool = Fals
     if run.status in {"queued", "running"}:
         click.echo(f"{run.status}" + (f" by {visible(run.owner)}" if run.owner else ""))
         if not run.owner:
-            click.echo(f"  carry it on: stepwell runs resume {run.id}{tail}")
+            click.echo(f"  carry it on: {program()} runs resume {run.id}{tail}")
     else:
         waits: Any = () if run.status in FINAL else tuple(wait for wait in tree.waits)
         tell_ending(Ending(run, waits), PlainScreen(progress), tail)
