@@ -105,10 +105,15 @@ async def _carry(engine: Engine, order: Order, loaded: LoadedWorkflow, value: Js
     try:
         handle = await engine.start(loaded, value, idempotency_key=order.key)
     except Conflict as conflict:
-        raise exits.Refusal(str(conflict), hint="use another key, or the same workflow and input") from None
+        full = isinstance(conflict.detail, dict) and "lane" in conflict.detail
+        hint = "try again when one has ended" if full else "use another key, or the same workflow and input"
+        raise exits.Refusal(str(conflict), hint=hint) from None
     workflow = loaded.workflow
     screen = screen_for(Progress(workflow), as_json=order.as_json)
     screen.begin(handle.run_id, workflow.name or workflow.workflow)
+    run = await engine.run(handle.run_id)
+    if run.lane and not run.started:
+        click.echo("queued: runs with the same concurrency key are active; it begins when one has ended", err=True)
     ending = await follow(engine, handle, screen, watch=order.watch)
     tell_ending(ending, screen, database_tail(order.database, engine.settings))
     return ending.code

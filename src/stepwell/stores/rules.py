@@ -48,7 +48,7 @@ def check_lane(new: NewRun) -> None:
 def lane_full(new: NewRun, holders: Sequence[str]) -> Conflict:
     """The refusal of a run whose lane is full."""
     return Conflict(
-        f"the lane {new.lane} is full: {', '.join(holders)}",
+        f"as many runs of this workflow with the same concurrency key are active as may be: {', '.join(holders)}",
         {"lane": new.lane, "limit": new.lane_limit, "runs": list(holders)},
     )
 
