@@ -31,6 +31,7 @@ _COMMANDS = {
     "kinds": ("stepwell.cli.kinds:kinds", "List the kinds of step, with their fields."),
     "schema": ("stepwell.cli.schema:schema", "The language as JSON Schema, for editors."),
     "doctor": ("stepwell.cli.doctor:doctor", "What is configured, reachable and missing, each with a fix."),
+    "worker": ("stepwell.cli.worker:worker", "Carry on every run that is due, until stopped."),
     "bench": ("stepwell.cli.bench:bench", "Measure how fast this machine carries runs on."),
 }
 

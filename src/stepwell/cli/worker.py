@@ -1,0 +1,46 @@
+"""`stepwell worker`: carries on whatever is due in a database, until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stepwell.cli import options
+from stepwell.cli.command import Command
+from stepwell.cli.opening import run_async, settings_at
+
+
+@click.command(
+    cls=Command, example="stepwell worker\nstepwell worker --database sqlite:////srv/stepwell.db --tools tools.py"
+)
+@options.tools
+@options.database
+def worker(*, tools: tuple[Path, ...], database: str) -> None:
+    """Carry on every run of the database that is due: decided, woken by a time or an event, or left by a dead process.
+
+    Stops on Ctrl-C or SIGTERM; what is in flight then gets a moment to end, and every run stays resumable.
+    """
+    run_async(_serve(tools, database))
+
+
+async def _serve(tools: tuple[Path, ...], database: str) -> None:
+    from stepwell.engine import open_engine
+
+    settings = settings_at()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, stop.set)
+    async with open_engine(database, settings=settings, tools=tools, serves=True, on_busy=_tell_busy):
+        click.echo(f"serving {database or settings.database}; Ctrl-C stops it", err=True)
+        await stop.wait()
+        click.echo("stopping; every run stays resumable", err=True)
+
+
+def _tell_busy(*facts: Any) -> None:
+    del facts
+    click.echo("the database is busy; trying again …", err=True)
