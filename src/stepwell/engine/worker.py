@@ -10,14 +10,15 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from stepwell.engine.advance import Parked, Pass
-from stepwell.errors import StepwellError, Unavailable
+from stepwell.errors import DefinitionError, NotFound, StepwellError, Unavailable
 from stepwell.interpreter.interruption import LeaseLost
+from stepwell.ports import Batch, Verdict
 from stepwell.stores.liveness import boot_seconds
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Worker:
         self.name = name
         self._rhythm = rhythm
         self._world = world
+        self._world_of: Callable[[Run], World] = lambda _: world
         self._store = world.store
         self._serves = serves
         self._capacity = capacity
@@ -64,6 +66,13 @@ class Worker:
         self._expired = 0.0
         """Up to which of these instants waits of running passes were made to expire by a worker that claims nothing."""
         self._background: list[asyncio.Task[None]] = []
+
+    def use(self, world_of: Callable[[Run], World]) -> None:
+        """Let each run be carried on with the tools and models of the project it was started in.
+
+        `world_of` raises DefinitionError where they are not to be had.
+        """
+        self._world_of = world_of
 
     async def open(self) -> None:
         """Begin to sweep, renew and listen."""
@@ -94,8 +103,8 @@ class Worker:
 
     async def adopt(self, run_id: str, *, due_only: bool = False) -> asyncio.Task[None] | None:
         """Claim a run and carry it on; None if it cannot be had (owned by a living worker, final, or not due)."""
-        if run_id in self._tasks:
-            return self._tasks[run_id]
+        if (task := self._tasks.get(run_id)) is not None and not task.done():
+            return task
         asked = boot_seconds()
         for lease in await self._store.claim(self.name, self._rhythm.ttl, run_id=run_id, due_only=due_only):
             return self._carry(lease, asked)
@@ -123,19 +132,26 @@ class Worker:
         return task
 
     def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(run_id, None)
-        self._passes.pop(run_id, None)
-        self._leases.pop(run_id, None)
-        self._until.pop(run_id, None)
+        replaced = self._tasks.get(run_id) is not task  # it was adopted again before this was called
+        if not replaced:
+            for kept in (self._tasks, self._passes, self._leases, self._until):
+                kept.pop(run_id, None)
         if not task.cancelled() and (problem := task.exception()) is not None:
             log.warning("run %s left this worker: %s: %s", run_id, type(problem).__name__, problem)
-        self._world.listeners.close(run_id)
+        if not replaced:
+            self._world.listeners.close(run_id)
 
     async def _passes_of(self, lease: Lease) -> None:
         """Pass after pass until the lease is given back."""
         while True:
             loaded = await self._store.load(lease)
-            current = Pass(lease, loaded, await self._pinned(loaded.run), self._world, partial(self._sure, lease))
+            try:
+                world, definition = self._world_of(loaded.run), await self._pinned(loaded.run)
+            except (NotFound, DefinitionError) as missing:  # nothing is created anew for it: it waits to be mended
+                error = {"kind": "missing", "message": str(missing), "retryable": False}
+                await self._store.release(lease, Batch(), Verdict("stuck", error=error, active=loaded.run.active))
+                return
+            current = Pass(lease, loaded, definition, world, partial(self._sure, lease))
             self._passes[lease.run_id] = current
             try:
                 if await current.run():
