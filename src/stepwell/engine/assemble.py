@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from stepwell.engine.model_performer import ModelPerformer
 from stepwell.engine.notify_performer import NotifyPerformer
 from stepwell.engine.parts import Parts
 from stepwell.engine.runtime import World
-from stepwell.engine.settings import absolute_database
+from stepwell.engine.settings import Settings, absolute_database
 from stepwell.engine.tool_performer import ToolPerformer
 from stepwell.errors import DefinitionError, Problem
 from stepwell.interpreter.effect import KnowledgeRead, KnowledgeWrite, ModelCall, Notify, ToolCall
@@ -28,7 +29,7 @@ from stepwell.stores.sqlite import SqliteRunStore
 
 if TYPE_CHECKING:
     from stepwell.engine.performer import Performer
-    from stepwell.engine.settings import ModelSettings, Settings
+    from stepwell.engine.settings import ModelSettings
     from stepwell.interpreter.effect import Effect
 
 
@@ -40,28 +41,72 @@ async def assemble(
     registered = PythonTools.from_files(tool_files)
     store = SqliteRunStore.open(_file(database), durability=settings.durability, on_busy=on_busy)
     knowledge = SqliteKnowledge(store.database)
-    models = {name: _limited(model, settings) for name, model in settings.models.items()}
+    closing: list[Callable[[], Any]] = []
     embedder = LocalEmbedder()
-    answering = ModelPerformer(models, settings.default_model, embedder)
-    searching = KnowledgePerformer(knowledge)
-    performers: dict[type[Effect], Performer] = {
-        ModelCall: answering,
-        ToolCall: ToolPerformer(registered),
-        KnowledgeRead: searching,
-        KnowledgeWrite: searching,
-        Notify: NotifyPerformer(),
-    }
+    closing.append(embedder.aclose)
+    worlds = Worlds(store, knowledge, embedder, closing)
+    answering = worlds.models(settings)
     return Parts(
         store=store,
-        world=World(store, performers, registered, Listeners()),
+        world=worlds.world(registered, answering),
         tools=registered,
         knowledge=knowledge,
         recipes_beside=lambda path: FileRecipes(path, settings.recipes),
         workflow_file=lambda name, beside: workflow_file(name, beside, settings.workflows),
         tool_files=tool_files,
         models=answering,
-        closing=[model.aclose for model in models.values()] + [embedder.aclose],
+        world_of=lambda project: worlds.of_project(project, tool_files, settings),
+        closing=closing,
     )
+
+
+class Worlds:
+    """What runs may touch: one world for each project whose runs one engine carries on."""
+
+    def __init__(
+        self,
+        store: SqliteRunStore,
+        knowledge: SqliteKnowledge,
+        embedder: LocalEmbedder,
+        closing: list[Callable[[], Any]],
+    ) -> None:
+        self._store = store
+        self._searching = KnowledgePerformer(knowledge)
+        self._embedder = embedder
+        self._closing = closing
+        self._listeners = Listeners()
+        self._known: dict[tuple[str, tuple[str, ...]], World] = {}
+
+    def models(self, settings: Settings) -> ModelPerformer:
+        """The models of a project's settings; they are closed with the engine."""
+        models = {name: _limited(model, settings) for name, model in settings.models.items()}
+        self._closing += [model.aclose for model in models.values()]
+        return ModelPerformer(models, settings.default_model, self._embedder)
+
+    def world(self, tools: PythonTools, models: ModelPerformer) -> World:
+        performers: dict[type[Effect], Performer] = {
+            ModelCall: models,
+            ToolCall: ToolPerformer(tools),
+            KnowledgeRead: self._searching,
+            KnowledgeWrite: self._searching,
+            Notify: NotifyPerformer(),
+        }
+        return World(self._store, performers, tools, self._listeners)
+
+    def of_project(self, project: dict[str, Any], own: Sequence[Path], settings: Settings) -> World | None:
+        """The world of the project that a run was started in; None if it is the engine's own.
+
+        Raises DefinitionError if its settings or tools are wrong or no longer there.
+        """
+        files = tuple(str(file) for file in project.get("tools") or ())
+        root = str(project.get("root") or settings.root)
+        if set(files) <= {str(file) for file in own} and Path(root) == settings.root:
+            return None
+        key = (root, files)
+        if key not in self._known:
+            its = Settings.load(Path(root), os.environ)
+            self._known[key] = self.world(PythonTools.from_files(files), self.models(its))
+        return self._known[key]
 
 
 def _file(database: str) -> Path:

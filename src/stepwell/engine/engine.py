@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from stepwell.definition.load import LoadedWorkflow
     from stepwell.definition.workflow import Workflow
     from stepwell.engine.parts import Parts
+    from stepwell.engine.runtime import World
     from stepwell.engine.settings import Settings
     from stepwell.journal.entry import Entry
     from stepwell.ports import KnowledgeStore, Outgoing, Tools
@@ -77,7 +78,13 @@ class Engine:
         name = f"{os.getpid()}-{secrets.token_hex(4)}"
         world = replace(parts.world, definitions=self._bundles)
         self._worker = Worker(name, world, serves=serves)
+        self._worker.use(self._world_of)
+        self._world = world
         self._preflight = Preflight(parts)
+
+    def _world_of(self, run: Run) -> World:
+        found = self._parts.world_of(run.project)
+        return self._world if found is None else replace(found, definitions=self._bundles)
 
     async def open(self) -> None:
         await self._worker.open()

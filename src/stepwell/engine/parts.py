@@ -62,6 +62,8 @@ class Parts:
     """Where the workflow of a name is, for a file that names it. Raises NotFound."""
     tool_files: tuple[Path, ...] = ()
     models: Models | None = None
+    world_of: Callable[[dict[str, Json]], World | None] = lambda _: None
+    """What runs of another project may touch, by the project that they were started in; None for the engine's own."""
     closing: list[Callable[[], Any]] = field(default_factory=list)
     """What to await or call when the engine closes, last first."""
 
