@@ -83,7 +83,7 @@ def test_the_ticket_reaches_an_approval_and_is_refunded_once_another_process_app
     finished = shown(last["run"])
     assert finished["status"] == "completed"
     output = finished["output"]
-    assert (output["label"], output["decision"]) == ("refund", "large_refund")
+    assert (output["label"], output["branch"], output["approved"]) == ("refund", "large_refund", True)
     assert "We refund 213.00 EUR" in output["reply"]
     assert "within 14 days of delivery" in output["reply"]
     assert [entry["reference"] for entry in refunds(project)] == [output["reference"]]
@@ -97,6 +97,7 @@ def test_a_rejected_refund_is_not_paid_and_the_customer_hears_it(project):
     finished = shown(last["run"])
     assert finished["status"] == "completed"
     assert "cannot refund" in finished["output"]["reply"]
+    assert finished["output"]["approved"] is False
     assert refunds(project) == []
     pay = next(step for step in finished["steps"] if step["id"] == "pay_large")
     assert pay["status"] == "skipped"
@@ -106,13 +107,13 @@ def test_a_rejected_refund_is_not_paid_and_the_customer_hears_it(project):
 def test_a_small_refund_is_paid_without_asking(project):
     last = run(TICKETS / "21-en.json", code=0)
     assert last["status"] == "completed"
-    assert last["output"]["decision"] == "small_refund"
+    assert (last["output"]["branch"], last["output"]["approved"]) == ("small_refund", None)
     assert [entry["cents"] for entry in refunds(project)] == [10300]
 
 
 def test_a_ticket_without_an_order_completes_without_a_refund(project):
     last = run(TICKETS / "02-en.json", code=0)
-    assert (last["output"]["label"], last["output"]["decision"]) == ("account", "else")
+    assert (last["output"]["label"], last["output"]["branch"]) == ("account", "else")
     assert "one working day" in last["output"]["reply"]
     assert refunds(project) == []
 

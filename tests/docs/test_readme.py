@@ -18,13 +18,14 @@ def _blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A folder with the README's workflow, program and tool, and the settings that name the tool."""
+    """A folder with the three files that the README says to copy, and nothing else."""
     (workflow,) = _blocks("yaml")
-    program, tool = _blocks("python")
     (tmp_path / "workflow.yaml").write_text(workflow, "utf-8")
-    (tmp_path / "program.py").write_text(program, "utf-8")
-    (tmp_path / "tools.py").write_text(f"import stepwell\n\n{tool}", "utf-8")
-    (tmp_path / "stepwell.toml").write_text('[project]\ntools = ["tools.py"]\n', "utf-8")
+    programs = _blocks("python")
+    names = [re.match(r"# (\w+\.py)\n", program)[1] for program in programs]
+    assert names == ["tools.py", "program.py"]
+    for name, program in zip(names, programs, strict=True):
+        (tmp_path / name).write_text(program, "utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("STEPWELL_DATABASE", raising=False)
     return tmp_path
@@ -44,3 +45,4 @@ def test_the_program_of_the_readme_runs_to_the_end(project):
     done = _run("program.py")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("completed {"), done.stdout
+    assert "40.00 EUR" in done.stdout
