@@ -228,8 +228,16 @@ def test_what_runs_show_tells_is_what_is_promised(project: Project) -> None:
 
 
 def test_runs_are_listed_newest_first_and_found_by_parts_of_their_ids(project: Project) -> None:
-    assert "no runs here yet" in project("runs", "list")
+    database = project.folder / "stepwell.db"
+    assert f"there is no database at {database} yet; `stepwell run FILE` makes one" in project("runs", "list")
     assert json.loads(project("runs", "list", "--json")) == []
+    for asked in (["approvals", "list"], ["kb", "list"], ["kb", "search", "x"]):
+        assert "there is no database" in project(*asked)
+    for asked in (["explain", "019c"], ["runs", "show", "019c"], ["approvals", "approve", "a1b2"]):
+        assert "--database" in project.result(*asked).stderr
+    project("tools", "list")
+    project("run", "plain.yaml", "-i", "name=A", "--dry-run")
+    assert not database.exists()
     first = lines_of(project("run", "plain.yaml", "-i", "name=A", "--json"))[0]["run"]
     second = lines_of(project("run", "failing.yaml", "--json", code=1))[0]["run"]
     assert [run["id"] for run in json.loads(project("runs", "--json"))] == [second, first]
@@ -360,6 +368,30 @@ def test_a_decision_without_resume_leaves_the_run_to_be_resumed(project: Project
     assert "has ended" in again.stderr
 
 
+def test_an_approval_that_expired_with_nobody_there_says_how_the_run_goes_on(project: Project) -> None:
+    (project.folder / "late.yaml").write_text(
+        "workflow: late\nsteps:\n  - {id: gate, type: approval, title: t, expires_in: 200ms, on_expire: reject,"
+        " on_reject: continue}\n"
+    )
+    run = lines_of(project("run", "late.yaml", "--json", code=3))[-1]
+    assert run["at"]
+    time.sleep(0.3)
+    resume = f"stepwell runs resume {run['run']}"
+    listed = project("approvals", "list")
+    assert "expired" in listed
+    assert resume in listed
+    for _ in range(2):  # the deadline has passed; and then, that it has passed is stored
+        for asked in (["runs", "list"], ["runs", "show", run["run"]], ["explain", run["run"]]):
+            told = project(*asked)
+            assert "due" in told
+            assert resume in told
+            assert "approvals approve" not in told
+        refused = project.result("approvals", "approve", run["waits"][0]["id"])
+        assert refused.returncode == 1
+        assert f"the run can go on: {resume}" in refused.stderr
+    project("runs", "resume", run["run"], code=1)
+
+
 def test_the_exit_code_of_a_rejection_speaks_of_the_decision_alone(project: Project) -> None:
     run = lines_of(project("run", "gated.yaml", "--json", code=3))[-1]
     out = project("approvals", "reject", run["waits"][0]["id"], "--comment", "too much")
@@ -392,6 +424,10 @@ def test_ctrl_c_parks_the_run_and_resume_goes_on_without_repeating(project: Proj
     assert "stepwell runs resume" in out
     (run,) = json.loads(project("runs", "list", "--json"))
     assert run["status"] == "queued"
+    for asked in (["runs", "list"], ["runs", "show", run["id"]], ["explain", run["id"]]):
+        told = project(*asked)
+        assert "parked before its end" in told
+        assert f"stepwell runs resume {run['id']}" in told
     project("runs", "resume", run["id"])
     assert project.lines().count("one") == 1
     assert project.lines()[-1] == "three"
@@ -413,6 +449,12 @@ def test_a_killed_run_is_resumed_by_its_id(project: Project) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait(10)
     (run,) = json.loads(project("runs", "list", "--json"))
+    assert run["status"] == "running"
+    for asked in (["runs", "list"], ["runs", "show", run["id"]], ["explain", run["id"]]):
+        told = project(*asked)
+        assert f"process ({process.pid}-" in told
+        assert "runs no more" in told
+        assert f"stepwell runs resume {run['id']}" in told
     told = lines_of(project("runs", "resume", run["id"], "--json"))
     assert told[-1]["status"] == "completed"
     assert project.lines().count("one") == 1
@@ -491,7 +533,7 @@ def test_the_knowledge_base_is_filled_listed_and_searched(project: Project) -> N
     (project.folder / "refunds.md").write_text(
         "# Refunds\n\nDamaged goods are refunded within 14 days.\n\n退款须在十四天内提出。\n"
     )
-    assert "no documents" in project("kb", "list")
+    assert "no database" in project("kb", "list")
     assert "refunds" in project("kb", "add", "refunds.md", "--collection", "policies")
     assert "2" in project("kb", "add", "refunds.md", "--collection", "policies")
     assert "refunds" in project("kb", "list")
@@ -528,7 +570,7 @@ def test_a_locked_database_is_waited_for_with_a_line_a_second(project: Project) 
 def test_init_makes_a_project_that_runs_at_once(project: Project, tmp_path: Path) -> None:
     out = project("init", "demo")
     demo = tmp_path / "demo"
-    assert "stepwell run workflows/hello.yaml" in out
+    assert "stepwell run demo/workflows/hello.yaml --input demo/inputs/hello.json" in out
     assert sorted(str(file.relative_to(demo)) for file in demo.rglob("*") if file.is_file()) == [
         ".gitignore", "inputs/hello.json", "recipes/mood.yaml", "stepwell.toml", "tools.py", "workflows/hello.yaml",
     ]  # fmt: skip

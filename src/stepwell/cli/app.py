@@ -14,6 +14,7 @@ import click
 
 from stepwell.cli.command import Group
 from stepwell.cli.exits import FAILED, INTERRUPTED, explain
+from stepwell.cli.program import program
 
 _COMMANDS = {
     "init": ("stepwell.cli.init:init", "Make a new project that runs at once."),
@@ -39,14 +40,17 @@ _BEGIN = """\
 Stepwell runs AI workflows written in YAML, and carries on after anything.
 
 Where to begin
-  stepwell init demo                            make a project
-  stepwell run demo/workflows/hello.yaml -i name=Ana
-                                                run its workflow
-  stepwell approvals list                       see what waits for a person
-  stepwell runs list                            see what has run
-  stepwell doctor                               see what is configured and what is missing
+  # make a project
+  {program} init demo
+  # run its workflow
+  {program} run demo/workflows/hello.yaml -i name=Ana
+  # see what waits for a person, and what has run
+  {program} approvals list
+  {program} runs list
+  # see what is configured and what is missing
+  {program} doctor
 
-`stepwell --help` lists all commands; each has its own `--help` with an example."""
+`{program} --help` lists all commands; each has its own `--help` with an example."""
 
 
 class _Stepwell(Group):
@@ -100,4 +104,4 @@ def stepwell(context: click.Context, *, debug: bool) -> None:
     if debug:
         context.obj["debug"] = True
     if context.invoked_subcommand is None:
-        click.echo(_BEGIN)
+        click.echo(_BEGIN.format(program=program()))

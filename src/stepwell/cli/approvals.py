@@ -9,11 +9,20 @@ import click
 
 from stepwell.cli import exits, options
 from stepwell.cli.command import Group
-from stepwell.cli.opening import database_tail, find_wait, opened, run_async
+from stepwell.cli.opening import (
+    NoDatabase,
+    database_file,
+    database_tail,
+    find_wait,
+    opened,
+    run_async,
+    tell_no_database,
+)
 from stepwell.cli.program import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from stepwell.engine.engine import Engine
     from stepwell.ports import Wait
@@ -38,36 +47,43 @@ def approvals() -> None:
 def list_approvals(*, everything: bool, run: str, database: str, as_json: bool) -> None:
     """List what waits for people, the oldest first."""
 
-    async def work() -> list[Wait]:
+    async def work() -> tuple[list[Wait], Path]:
         from stepwell.cli.opening import find_run
 
         async with opened(database) as engine:
             run_id = (await find_run(engine, run)).id if run else ""
-            return await engine.waits(run_id=run_id, pending_only=not everything)
+            found = await engine.waits(run_id=run_id, pending_only=not everything)
+            return found, database_file(database, engine.settings)
 
-    found = run_async(work())
+    try:
+        found, file = run_async(work())
+    except NoDatabase as none:
+        tell_no_database(none, as_json=as_json)
+        return
     if as_json:
         from stepwell.cli.text import json_text
 
         click.echo(json_text([wait_object(wait) for wait in found], indent=2))
+    elif found:
+        _print_list(found)
     else:
-        _print_list(found, everything=everything)
+        click.echo(f"{'no approvals' if everything else 'nothing waits for a person'} in {file}")
 
 
-def _print_list(found: list[Wait], *, everything: bool) -> None:
+def _print_list(found: list[Wait]) -> None:
     import time
 
     from stepwell.cli.text import duration, table
 
-    if not found:
-        click.echo("no approvals" if everything else "nothing waits for a person")
-        return
     now = time.time()
     rows = []
     for wait in found:
         age = duration(max(0.0, now - wait.opened))
         rows.append((wait.id, wait.workflow, wait.run_id, wait.status, age, _due(wait, now), _title(wait)))
     click.echo("\n".join(table(rows, ["APPROVAL", "WORKFLOW", "RUN", "STATUS", "AGE", "EXPIRES", "TITLE"])))
+    late = dict.fromkeys(wait.run_id for wait in found if _due(wait, now) == "expired")
+    if late:
+        click.echo(f"\nwhat has expired is settled when its run goes on: {program()} runs resume {next(iter(late))}")
 
 
 def _due(wait: Wait, now: float) -> str:
@@ -75,7 +91,7 @@ def _due(wait: Wait, now: float) -> str:
 
     if not wait.deadline or wait.status != "pending":
         return "-"
-    return f"in {duration(wait.deadline - now)}" if wait.deadline > now else "now"
+    return f"in {duration(wait.deadline - now)}" if wait.deadline > now else "expired"
 
 
 def _title(wait: Wait) -> str:
@@ -219,7 +235,9 @@ async def _decide(decision: Decision) -> int:
         try:
             wait = await _taken(engine, wait, decision)
         except StepwellError as refused:
-            return _refused(refused, as_json=decision.as_json)
+            code = _refused(refused, as_json=decision.as_json)
+            await _tell_way_on(engine, wait, database_tail(decision.database, engine.settings))
+            return code
         served = await engine.served()
         tail = database_tail(decision.database, engine.settings)
         run = await engine.run(wait.run_id)
@@ -235,6 +253,16 @@ async def _decide(decision: Decision) -> int:
         return exits.OK
     await _carry_on(run.id, where, as_json=decision.as_json)
     return exits.OK
+
+
+async def _tell_way_on(engine: Engine, wait: Wait, tail: str) -> None:
+    """What moves the run of an approval that has been settled without this decision."""
+    from stepwell.cli.standing import left_alone
+    from stepwell.ports import FINAL
+
+    run = await engine.run(wait.run_id)
+    if run.status not in FINAL and left_alone(run, await engine.waits(run_id=run.id)):
+        click.echo(f"  the run can go on: {program()} runs resume {run.id}{tail}", err=True)
 
 
 async def _carry_on(run_id: str, database: str, *, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from stepwell.cli.exits import Mistyped
+from stepwell.cli.program import program
 
 
 def _debug() -> click.Option:
@@ -93,7 +94,7 @@ class Group(click.Group):
         close = difflib.get_close_matches(name, self.list_commands(ctx), n=1, cutoff=0.6)
         hint = f"did you mean `{ctx.command_path} {close[0]}`?" if close else ""
         if name.endswith((".yaml", ".yml", ".json")):
-            hint = f"to run a workflow: `stepwell run {name}`"
+            hint = f"to run a workflow: `{program()} run {name}`"
         return Mistyped(f"there is no command `{name}`", ctx, hint=hint)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -9,7 +9,7 @@ import click
 
 from stepwell.cli import exits, options
 from stepwell.cli.command import Command
-from stepwell.cli.opening import opened, run_async
+from stepwell.cli.opening import database_file, opened, run_async
 from stepwell.cli.text import json_text
 from stepwell.errors import Problem
 
@@ -22,8 +22,10 @@ def doctor(*, tools: tuple[Path, ...], database: str, as_json: bool) -> None:
     """Say what is configured, what works and what is missing. Exit code 1 if something is wrong."""
 
     async def work() -> list[Problem]:
-        async with opened(database, tools=tools) as engine:
-            return await engine.doctor()
+        async with opened(database, tools=tools, missing="aside") as engine:
+            file = database_file(database, engine.settings)
+            there = f"runs are kept in {file}" if file.exists() else f"the first run makes {file}"
+            return [Problem("note", "database", there), *await engine.doctor()]
 
     found = run_async(work())
     if as_json:

@@ -33,7 +33,7 @@ def send(*, name: str, data: str, event_id: str, database: str, as_json: bool) -
         raise exits.Refusal(f"--data is not JSON: {error}", hint="quote text twice: --data '\"text\"'") from None
 
     async def work() -> int:
-        async with opened(database) as engine:
+        async with opened(database, missing="make") as engine:
             return await engine.send_event(name, carried, event_id=event_id)
 
     told = run_async(work())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stepwell.cli.program import program
 from stepwell.cli.text import visible, visible_lines
 
 if TYPE_CHECKING:
@@ -119,10 +120,10 @@ def _told(error: Exception) -> tuple[str, str, int]:
         case click.ClickException():
             told = error.format_message(), "", error.exit_code
         case errors.NotFound():
-            hint = "`stepwell runs list` and `stepwell approvals list --all` show what there is"
+            hint = f"`{program()} runs list` and `{program()} approvals list --all` show what there is"
             told = str(error), hint, USAGE
         case errors.Unavailable():
-            hint = "nothing that was recorded is lost; once the cause is gone, try again (`stepwell runs resume`)"
+            hint = f"nothing that was recorded is lost; once the cause is gone, try again (`{program()} runs resume`)"
             told = str(error), hint, FAILED
         case errors.StepwellError():
             pass

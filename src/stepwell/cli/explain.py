@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -31,11 +32,13 @@ def explain(run: str, *, whole: bool, database: str, as_json: bool) -> None:
     """Say why a run stands where it stands, and why each step waits, was skipped, or failed."""
 
     async def work() -> None:
+        from stepwell.cli.standing import is_gone
         from stepwell.journal.explain import explain as explained
 
         async with opened(database) as engine:
             found = await find_run(engine, run)
-            told = explained(await engine.tree(found.id))
+            tree: Any = await engine.tree(found.id)
+            told = explained(tree, now=time.time(), gone=is_gone(tree.run.owner))
             _print(told, database_tail(database, engine.settings), as_json=as_json, whole=whole)
 
     run_async(work())

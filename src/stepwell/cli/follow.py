@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -132,7 +133,7 @@ def tell_ending(ending: Ending, screen: Screen, tail: str = "") -> None:
             error = error_text(run.error) if run.error else ""
             place = f"  at {visible(run.error['path'])}" if run.error and run.error.get("path") else ""
             click.echo(f"{click.style(run.status.replace('_', ' '), fg='red', bold=True)}  {error}{place}".rstrip())
-            click.echo(f"  details: stepwell runs show {run.id}{tail}")
+            click.echo(f"  details: {program()} runs show {run.id}{tail}")
         case "pending_approval":
             _print_waits(ending, tail)
         case "waiting":
@@ -140,7 +141,7 @@ def tell_ending(ending: Ending, screen: Screen, tail: str = "") -> None:
         case "suspended" | "stuck":
             error = f"  {error_text(run.error)}" if run.error else ""
             click.echo(f"{click.style(run.status, fg='red', bold=True)}{error}")
-            click.echo(f"  details: stepwell runs show {run.id}{tail}")
+            click.echo(f"  details: {program()} runs show {run.id}{tail}")
         case _:
             click.echo(f"{click.style('parked', fg='yellow', bold=True)}  nothing is lost; go on with:")
             click.echo(f"  {program()} runs resume {run.id}{tail}")
@@ -149,7 +150,7 @@ def tell_ending(ending: Ending, screen: Screen, tail: str = "") -> None:
 def _ending_json(ending: Ending) -> dict[str, Json]:
     run = ending.run
     last: dict[str, Json] = {"run": run.id, "event": "run_ended" if run.status in FINAL else "run_parked"}
-    last |= {"path": "", "at": instant(run.ended) if run.ended else None, "status": run.status}
+    last |= {"path": "", "at": instant(run.ended or time.time()), "status": run.status}
     if run.status == "completed":
         last["output"] = run.output
     elif run.error is not None:
@@ -175,7 +176,7 @@ def _print_waits(ending: Ending, tail: str) -> None:
         until = f", until {instant(wait.deadline)}" if wait.deadline else ""
         head = click.style("waits for a person", fg="magenta", bold=True)
         click.echo(f"{head}  {visible(title or wait.path)}{until}")
-        click.echo(f"  look:    stepwell approvals show {wait.id}{tail}")
+        click.echo(f"  look:    {program()} approvals show {wait.id}{tail}")
         click.echo(f"  approve: {program()} approvals approve {wait.id}{tail}")
         click.echo(f"  reject:  {program()} approvals reject {wait.id} --comment WHY{tail}")
 

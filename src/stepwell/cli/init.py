@@ -11,6 +11,7 @@ import click
 
 from stepwell.cli.command import Command
 from stepwell.cli.exits import Refusal
+from stepwell.cli.program import program
 from stepwell.cli.text import visible
 
 if TYPE_CHECKING:
@@ -34,9 +35,10 @@ def init(folder: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(source.read_bytes())
         click.echo(f"  {visible(target)}")
-    enter = "" if folder == Path() else f"  cd {shlex.quote(str(folder))}\n"
-    click.echo(f"\nNow:\n{enter}  stepwell run workflows/hello.yaml --input inputs/hello.json")
-    click.echo("  stepwell run workflows/hello.yaml -i name=Ana -i ask=true      # waits for a person")
+    flow, given = (shlex.quote(str(folder / name)) for name in ("workflows/hello.yaml", "inputs/hello.json"))
+    click.echo(f"\nNow:\n  {program()} run {flow} --input {given}")
+    click.echo(f"  {program()} run {flow} -i name=Ana -i ask=true      # waits for a person")
+    click.echo(f"  {program()} approvals list")
 
 
 def _files(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversable]]:

@@ -9,7 +9,8 @@ import click
 
 from stepwell.cli import exits, options
 from stepwell.cli.command import Group
-from stepwell.cli.opening import opened, run_async
+from stepwell.cli.opening import NoDatabase, opened, run_async, tell_no_database
+from stepwell.cli.program import program
 from stepwell.cli.text import json_text, table, visible, visible_lines
 
 if TYPE_CHECKING:
@@ -37,11 +38,15 @@ def list_documents(*, collection: str, database: str, as_json: bool) -> None:
         async with opened(database) as engine:
             return await engine.knowledge.documents(_account(), collection=collection)
 
-    found = run_async(work())
+    try:
+        found = run_async(work())
+    except NoDatabase as none:
+        tell_no_database(none, as_json=as_json)
+        return
     if as_json:
         click.echo(json_text(found, indent=2))
     elif not found:
-        click.echo("no documents; `stepwell kb add FILE...` adds some")
+        click.echo(f"no documents; `{program()} kb add FILE...` adds some")
     else:
         heads = list(dict.fromkeys(name for one in found for name, value in one.items() if not isinstance(value, dict)))
         rows = [[_cell(one.get(head)) for head in heads] for one in found]
@@ -73,7 +78,11 @@ def search(*, query: str, collections: tuple[str, ...], limit: int, database: st
         async with opened(database) as engine:
             return await engine.knowledge.search(_account(), query, collections=collections, limit=limit)
 
-    found = run_async(work())
+    try:
+        found = run_async(work())
+    except NoDatabase as none:
+        tell_no_database(none, as_json=as_json)
+        return
     if as_json:
         told = [
             {"text": one.text, "document": one.document, "collection": one.collection, "score": one.score}
@@ -119,7 +128,7 @@ def add(*, files: tuple[Path, ...], collection: str, document: str, database: st
 async def _write(texts: list[tuple[str, Path, str]], collection: str, database: str) -> list[Written]:
     from stepwell.ports import DocumentWrite
 
-    async with opened(database) as engine:
+    async with opened(database, missing="make") as engine:
         return [
             await engine.knowledge.write(
                 _account(),

@@ -6,13 +6,15 @@ import contextlib
 import os
 import shlex
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import click
 
 from stepwell.cli.exits import FAILED, USAGE, Refusal
+from stepwell.cli.program import program
 from stepwell.cli.text import visible
 
 if TYPE_CHECKING:
@@ -50,18 +52,51 @@ def settings_at(start: Path | None = None) -> Settings:
     return Settings.load(start or Path.cwd(), os.environ)
 
 
+class NoDatabase(Refusal):
+    """What a command only reads is not there."""
+
+    def __init__(self, file: Path) -> None:
+        message = f"there is no database at {file} yet"
+        super().__init__(message, hint=f"`{program()} run FILE` makes one, or name another with --database")
+
+
+def tell_no_database(none: NoDatabase, *, as_json: bool) -> None:
+    """A list of what is in no database is empty; why is said beside it."""
+    if as_json:
+        click.echo("[]")
+    click.echo(f"{visible(none)}; {none.hint}", err=as_json)
+
+
+def database_file(database: str, settings: Settings) -> Path:
+    """The file in which runs are kept."""
+    return Path((_absolute(database) or settings.database).removeprefix("sqlite:///"))
+
+
 @contextlib.asynccontextmanager
 async def opened(
-    database: str = "", *, start: Path | None = None, tools: Sequence[Path | str] = ()
+    database: str = "",
+    *,
+    start: Path | None = None,
+    tools: Sequence[Path | str] = (),
+    missing: Literal["refuse", "make", "aside"] = "refuse",
 ) -> AsyncIterator[Engine]:
-    """The engine on the database that the option, the environment or the settings name."""
+    """The engine on the database that the option, the environment or the settings name.
+
+    Where there is no such database: NoDatabase is raised, or it is made, or an empty one is used that nobody keeps.
+    """
     from stepwell.engine.engine import open_engine
 
     settings = settings_at(start)
-    opening = open_engine(_absolute(database), settings=settings, tools=tools, on_busy=_tell_busy)
-    with contextlib.redirect_stdout(sys.stderr):  # what a tools file prints when it is loaded is no answer of ours
-        engine = await opening.__aenter__()
+    url = _absolute(database)
     async with contextlib.AsyncExitStack() as stack:
+        if missing != "make" and not (file := database_file(database, settings)).exists():
+            if missing == "refuse":
+                raise NoDatabase(file)
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepwell-"))
+            url = f"sqlite:///{folder}/empty.db"
+        opening = open_engine(url, settings=settings, tools=tools, on_busy=_tell_busy)
+        with contextlib.redirect_stdout(sys.stderr):  # what a tools file prints when it is loaded is no answer of ours
+            engine = await opening.__aenter__()
         stack.push_async_exit(opening)
         yield engine
 
@@ -115,6 +150,6 @@ def _only(text: str, known: Sequence[N], word: str, shown: Callable[[N], str], *
     if found:
         names = ", ".join(shown(one) for one in found[:5])
         raise Refusal(f"{len(found)} {word}s have ids like {text}: {names}", hint="give more of the id", code=code)
-    lists = "stepwell runs list" if word == "run" else "stepwell approvals list --all"
+    lists = f"{program()} runs list" if word == "run" else f"{program()} approvals list --all"
     short = f"a shortened id has at least {SHORTEST} characters; " if len(text) < SHORTEST else ""
     raise Refusal(f"there is no {word} {text}", hint=f"{short}`{lists}` shows what there is", code=code)

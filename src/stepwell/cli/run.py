@@ -68,7 +68,9 @@ async def _run(order: Order) -> int:
     from stepwell.cli.inputs import read_input
     from stepwell.cli.opening import opened
 
-    async with opened(order.database, start=order.file.resolve().parent, tools=order.tools) as engine:
+    missing: Any = "aside" if order.dry_run else "make"
+    start = order.file.resolve().parent
+    async with opened(order.database, start=start, tools=order.tools, missing=missing) as engine:
         loaded = engine.load(order.file)
         value = read_input(order.input_file, order.pairs, loaded.workflow.input)
         problems = [*loaded.warnings, *await engine.preflight(loaded, value)]
@@ -96,6 +98,8 @@ def _refuse(problems: list[Problem], *, as_json: bool) -> int:
 
 
 async def _carry(engine: Engine, order: Order, loaded: LoadedWorkflow, value: Json) -> int:
+    import asyncio
+
     from stepwell.cli.follow import follow, tell_ending
     from stepwell.cli.opening import database_tail
     from stepwell.cli.progress import Progress
@@ -111,12 +115,17 @@ async def _carry(engine: Engine, order: Order, loaded: LoadedWorkflow, value: Js
     workflow = loaded.workflow
     screen = screen_for(Progress(workflow), as_json=order.as_json)
     screen.begin(handle.run_id, workflow.name or workflow.workflow)
-    run = await engine.run(handle.run_id)
-    if run.lane and not run.started:
-        click.echo("queued: runs with the same concurrency key are active; it begins when one has ended", err=True)
+    queued = asyncio.create_task(_tell_queued(engine, handle.run_id))  # beside `follow`, or first events go unseen
     ending = await follow(engine, handle, screen, watch=order.watch)
+    await queued
     tell_ending(ending, screen, database_tail(order.database, engine.settings))
     return ending.code
+
+
+async def _tell_queued(engine: Engine, run_id: str) -> None:
+    run = await engine.run(run_id)
+    if run.status == "queued" and run.lane and not run.started:
+        click.echo("queued: runs with the same concurrency key are active; it begins when one has ended", err=True)
 
 
 def _plan(loaded: LoadedWorkflow, *, as_json: bool) -> int:

@@ -9,7 +9,16 @@ import click
 
 from stepwell.cli import exits, options
 from stepwell.cli.command import Group
-from stepwell.cli.opening import database_tail, find_run, opened, run_async
+from stepwell.cli.opening import (
+    NoDatabase,
+    database_file,
+    database_tail,
+    find_run,
+    opened,
+    run_async,
+    tell_no_database,
+)
+from stepwell.cli.program import program
 
 if TYPE_CHECKING:
     from stepwell.cli.follow import Ending
@@ -48,31 +57,51 @@ def list_runs(
 ) -> None:
     """List runs, newest first."""
 
-    async def work() -> list[Run]:
+    async def work() -> None:
+        from stepwell.cli.text import json_text
+
         async with opened(database) as engine:
             last = (await find_run(engine, before)).id if before else ""
-            return await engine.runs(statuses=statuses, workflow=workflow, limit=limit, before=last)
+            found = await engine.runs(statuses=statuses, workflow=workflow, limit=limit, before=last)
+            if as_json:
+                click.echo(json_text([_summary(run) for run in found], indent=2))
+            elif not found:
+                which = "no such runs" if statuses or workflow or before else "no runs yet"
+                made = f"`{program()} run FILE` makes one, or name another database with --database"
+                click.echo(f"{which} in {database_file(database, engine.settings)}; {made}")
+            else:
+                alone = {run.id: left for run in found if (left := await _left_alone(engine, run))}
+                _print_runs(found, alone, limit, database_tail(database, engine.settings))
 
-    _print_runs(run_async(work()), limit, as_json=as_json)
+    try:
+        run_async(work())
+    except NoDatabase as none:
+        tell_no_database(none, as_json=as_json)
 
 
-def _print_runs(found: list[Run], limit: int, *, as_json: bool) -> None:
-    from stepwell.cli.text import duration, json_text, table
+async def _left_alone(engine: Engine, run: Run) -> str:
+    from stepwell.cli.standing import left_alone
+
+    parked = run.status in {"pending_approval", "waiting"}
+    # Of a run that waits for something else the engine tells no waits; when it is due says `wake_at`.
+    return left_alone(run, await engine.waits(run_id=run.id) if parked else ())
+
+
+def _print_runs(found: list[Run], alone: dict[str, str], limit: int, tail: str) -> None:
+    from stepwell.cli.standing import resuming
+    from stepwell.cli.text import duration, table
     from stepwell.journal.view import instant
 
-    if as_json:
-        click.echo(json_text([_summary(run) for run in found], indent=2))
-        return
-    if not found:
-        click.echo("no runs here yet; `stepwell run FILE` makes one")
-        return
     rows = []
     for run in found:
         when = (instant(run.created) or "")[:19].replace("T", " ")
-        rows.append((run.id, run.workflow, run.status, when, duration(run.active), _why(run)))
+        rows.append((run.id, run.workflow, run.status, when, duration(run.active), alone.get(run.id) or _why(run)))
     click.echo("\n".join(table(rows, ["RUN", "WORKFLOW", "STATUS", "STARTED (UTC)", "ACTIVE", ""], columns=_columns())))
+    if alone:
+        click.echo("\nnobody carries these on; do it with:")
+        click.echo("\n".join(f"  {resuming(run_id, tail)}" for run_id in [*alone][:5]))
     if len(found) == limit:
-        click.echo(f"\nolder ones: stepwell runs list --before {found[-1].id}")
+        click.echo(f"\nolder ones: {program()} runs list --before {found[-1].id}{tail}")
 
 
 def _columns() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,6 +13,7 @@ from stepwell.cli.follow import Ending, tell_ending
 from stepwell.cli.program import program
 from stepwell.cli.progress import Progress
 from stepwell.cli.screen import PlainScreen, still
+from stepwell.cli.standing import left_alone, resuming
 from stepwell.cli.text import duration, json_text, table, visible, visible_lines
 from stepwell.journal.view import instant
 from stepwell.ports import FINAL
@@ -35,14 +37,20 @@ def print_run(tree: RunTree, *, columns: int, tail: str = "", whole: bool = Fals
     click.echo(click.style("  ".join(facts), dim=True))
     click.echo(still(progress, columns=columns))
     click.echo()
+    alone = "" if run.status in FINAL else left_alone(run, tree.waits)
     if run.status in {"queued", "running"}:
-        click.echo(f"{run.status}" + (f" by {visible(run.owner)}" if run.owner else ""))
-        if not run.owner:
-            click.echo(f"  carry it on: {program()} runs resume {run.id}{tail}")
+        by = f" by {visible(run.owner)}" if run.owner else ""
+        click.echo(f"{run.status}: {alone}" if alone else f"{run.status}{by}")
     else:
-        waits: Any = () if run.status in FINAL else tuple(wait for wait in tree.waits)
-        tell_ending(Ending(run, waits), PlainScreen(progress), tail)
-    click.echo(f"  a step in full: stepwell runs show {run.id} --step STEP{tail}")
+        now = time.time()
+        waits: Any = () if run.status in FINAL else tuple(w for w in tree.waits if not 0 < w.deadline <= now)
+        if not alone or waits:
+            tell_ending(Ending(run, waits), PlainScreen(progress), tail)
+        if alone:
+            click.echo(click.style(alone, fg="yellow", bold=True))
+    if alone or (run.status == "queued" and not run.owner):
+        click.echo(f"  carry it on: {resuming(run.id, tail)}")
+    click.echo(f"  a step in full: {program()} runs show {run.id} --step STEP{tail}")
     return exits.OK
 
 
@@ -53,7 +61,7 @@ def print_steps(tree: RunTree, wanted: str) -> int:
         import difflib
 
         close = difflib.get_close_matches(wanted, [step.id for step in tree.steps], n=1)
-        hint = f"did you mean `{close[0]}`?" if close else "`stepwell runs show RUN` lists the steps"
+        hint = f"did you mean `{close[0]}`?" if close else f"`{program()} runs show RUN` lists the steps"
         raise exits.Refusal(f"run {tree.run.id} has no step {wanted} so far", hint=hint)
     for step in found:
         _print_step(step)

@@ -26,7 +26,7 @@ def list_tools(*, tools: tuple[Path, ...], database: str, as_json: bool) -> None
     """List the tools of this project, with their arguments."""
 
     async def work() -> list[dict[str, Any]]:
-        async with opened(database, tools=tools) as engine:
+        async with opened(database, tools=tools, missing="aside") as engine:
             known = [engine.tools.get(name) for name in engine.tools.names()]
             return [
                 {

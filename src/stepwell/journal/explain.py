@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from stepwell.definition.graph import order_block
 from stepwell.definition.step import Block, Step
+from stepwell.journal.due import DUE, begun, is_due, queued
 from stepwell.journal.path import parent
 from stepwell.journal.places import Places
 from stepwell.journal.told import owner
@@ -55,18 +56,32 @@ class Explanation:
     steps: tuple[Reason, ...]
 
 
-def explain(tree: RunTree) -> Explanation:
-    """The explanation of a run as its view tells it."""
-    found = _Explainer(tree)
+def explain(tree: RunTree, *, now: float = 0.0, gone: bool = False) -> Explanation:
+    """The explanation of a run as its view tells it.
+
+    `now` (UTC seconds) tells whether a parked run is due; `gone` says that the process that owned it runs no more.
+    """
     run: Any = tree.run
-    return Explanation(run.id, run.status, _run_why(tree), tuple(_goes_on(tree)), tuple(found.reasons()))
+    standing = _Standing(tree, is_due(run, tree.waits, now), "" if gone else getattr(run, "owner", ""), now)
+    found = _Explainer(tree, moved=bool(standing.owner))
+    return Explanation(run.id, run.status, _run_why(standing), tuple(_goes_on(standing)), tuple(found.reasons()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """How the run stands: whether it is due, and the living process that owns it, if any."""
+
+    tree: RunTree
+    due: bool
+    owner: str
+    now: float
 
 
 # the run
 
 
-def _run_why(tree: RunTree) -> str:
-    run: Any = tree.run
+def _run_why(standing: _Standing) -> str:
+    run: Any = standing.tree.run
     error = error_text(run.error)
     because = f": {error}" if error else ""
     match run.status:
@@ -80,11 +95,14 @@ def _run_why(tree: RunTree) -> str:
             place = f" at {run.error['path']}" if run.error and run.error.get("path") else ""
             word = "failed" if run.status == "failed" else "was compensated after a failure"
             return f"It {word}{place}{because}."
+        case _ if standing.due:
+            return DUE
         case _:
-            return _open_why(tree, because)
+            return _open_why(standing, because)
 
 
-def _open_why(tree: RunTree, because: str) -> str:
+def _open_why(standing: _Standing, because: str) -> str:
+    tree = standing.tree
     run: Any = tree.run
     match run.status:
         case "pending_approval":
@@ -100,18 +118,20 @@ def _open_why(tree: RunTree, because: str) -> str:
         case "stuck":
             return f"A replay found something else than the journal holds; nothing was executed{because}."
         case "queued":
-            lane = " It may wait for other runs with the same concurrency key." if getattr(run, "lane", "") else ""
-            return f"It is stored since {time_text(run.created)}, and nobody has begun it.{lane}"
+            return queued(run)
         case _:
-            by = getattr(run, "owner", "")
-            return f"It is carried on by {by}." if by else "It was interrupted; nothing that was recorded is lost."
+            return begun(getattr(run, "owner", ""), standing.owner)
 
 
-def _goes_on(tree: RunTree) -> Iterator[tuple[str, str]]:
-    run: Any = tree.run
+def _goes_on(standing: _Standing) -> Iterator[tuple[str, str]]:
+    run: Any = standing.tree.run
     if run.status in _FINAL:
         return
-    for wait in tree.waits:
+    if standing.due:
+        yield "resume", run.id
+    for wait in standing.tree.waits:
+        if 0 < wait.deadline <= standing.now:
+            continue
         match wait.kind:
             case "approval":
                 yield "decide", wait.id
@@ -121,9 +141,9 @@ def _goes_on(tree: RunTree) -> Iterator[tuple[str, str]]:
                 yield "operate", owner(wait.path)
             case _:
                 pass
-    if run.status == "waiting":
+    if run.status == "waiting" and not standing.due:
         yield "wait", run.id
-    elif run.status not in {"pending_approval", "suspended"} and not getattr(run, "owner", ""):
+    elif run.status not in {"pending_approval", "suspended", "waiting"} and not standing.owner:
         yield "resume", run.id
 
 
@@ -131,8 +151,9 @@ def _goes_on(tree: RunTree) -> Iterator[tuple[str, str]]:
 
 
 class _Explainer:
-    def __init__(self, tree: RunTree) -> None:
+    def __init__(self, tree: RunTree, *, moved: bool) -> None:
         self.tree = tree
+        self.moved = moved
         self.places = Places(tree.workflow)
         self.records = {record.path: record for record in tree.steps}
         self.waits = {owner(wait.path): wait for wait in tree.waits}
@@ -175,7 +196,7 @@ class _Explainer:
             )
             return text, {"attempt": last["number"] + 1, "retry_at": due, "error": last["error"]}
         began = f" since {time_text(record.started)}" if record.started else ""
-        if getattr(self.tree.run, "owner", ""):
+        if self.moved:
             return f"It is running{began}.", {"started_at": instant(record.started)}
         return f"It was begun{began and f' at {time_text(record.started)}'} and has not ended.", {
             "started_at": instant(record.started)
