@@ -12,7 +12,7 @@ import pytest
 from tests.engine_world import engine_with, statuses, workflow
 
 from stepwell.definition.policy import RetryPolicy
-from stepwell.errors import StepFailed
+from stepwell.errors import InputError, StepFailed
 from stepwell.interpreter import backoff
 from stepwell.ports import Run
 from stepwell.testing.scripted import ScriptedTools
@@ -625,3 +625,61 @@ async def test_a_result_that_does_not_fit_its_schema_fails_the_step() -> None:
     assert "/n" in run.error["message"]
     run, _ = await run_to_end([tool("t", output_schema=schema)], ScriptedTools(answers={"t": [{"n": 3}]}))
     assert run.output == {"n": 3}
+
+
+async def test_a_call_that_may_not_be_repeated_is_never_repeated_blindly() -> None:
+    pay = {"id": "pay", "type": "tool_call", "tool": "pay", "timeout": "0.1s", "retry": QUICK}
+    fan = {"id": "p", "type": "parallel", "retry": QUICK, "branches": {"a": [pay]}}
+    tools = ScriptedTools(delays={"pay": 1}, once=frozenset({"pay"}))
+    run, _ = await run_to_end([fan], tools)
+    assert run.error is not None
+    assert (run.error["kind"], len(tools.calls)) == ("in_doubt", 1)
+    assert run.error["detail"]["causes"][0]["kind"] == "in_doubt"
+    tools = ScriptedTools(answers={"pay": [{"ok": False}]}, once=frozenset({"pay"}))
+    run, _ = await run_to_end([{**pay, "retry": {**QUICK, "when": "result.ok == false"}}], tools)
+    assert run.error is not None
+    assert (run.error["kind"], len(tools.calls)) == ("result_rejected", 1)
+
+
+async def test_continue_on_a_loop_tolerates_and_on_a_parallel_goes_on() -> None:
+    answer = [lambda arguments: arguments if arguments["n"] else (_ for _ in ()).throw(StepFailed("refused", "400"))]
+    loop = {"id": "L", "type": "loop", "over": [0, 1, 0, 1], "on_error": "continue",
+            "steps": [tool("t", arguments={"n": "{{loop_item}}"})]}  # fmt: skip
+    run, found = await run_to_end([loop], ScriptedTools(answers={"t": answer}))
+    assert (run.status, run.output, found["/L"]) == ("completed", [None, {"n": 1}, None, {"n": 1}], "completed")
+    fan = {"id": "p", "type": "parallel", "on_error": "continue", "branches": {"a": [tool("bad")], "b": [tool("good")]}}
+    run, found = await run_to_end([fan], ScriptedTools(answers={"bad": [StepFailed("refused", "400")]}))
+    assert found["/p"] == "completed"
+    assert {name: branch["status"] for name, branch in run.output.items()} == {"a": "failed", "b": "completed"}
+
+
+async def test_client_error_is_another_word_for_invalid_request() -> None:
+    answers = {"t": [StepFailed("invalid_request", "400"), {"ok": True}]}
+    run, _ = await run_to_end([tool("t", retry={**QUICK, "on": ["client_error"]})], ScriptedTools(answers=answers))
+    assert run.status == "completed"
+    rules = [{"errors": ["client_error"], "strategy": "continue", "default": 7}]
+    run, _ = await run_to_end(
+        [tool("t", on_error=rules)], ScriptedTools(answers={"t": [answers["t"][0]]}), output="{{step.t}}"
+    )
+    assert run.output == 7
+
+
+async def test_the_output_of_a_skipped_step_is_null_behind_a_question_mark() -> None:
+    steps = [tool("a", condition="false"), tool("b", arguments={"x": "{{step.a?.v}}", "y": "{{steps.a.result?.v}}"})]
+    tools = ScriptedTools()
+    run, _ = await run_to_end(steps, tools)
+    assert run.status == "completed"
+    assert tools.called("b") == [{"x": None, "y": None}]
+
+
+@pytest.mark.parametrize("value", [{"a": float("nan")}, {"a": float("inf")}, {1: 2}, {"a": {1, 2}}, {"a": object()}])
+async def test_an_input_that_is_not_json_is_refused(value: Json) -> None:
+    async with engine_with(ScriptedTools()) as engine:
+        with pytest.raises(InputError):
+            await engine.start(workflow([tool("t")]), value)
+        assert await engine.runs() == []
+
+
+async def test_a_lone_surrogate_of_an_input_is_replaced() -> None:
+    run, _ = await run_to_end([tool("t", arguments={"v": "{{workflow_input.v}}"})], ScriptedTools(), {"v": "x\ud800"})
+    assert run.output == {"v": "x\ufffd"}

@@ -39,6 +39,8 @@ class StepPlan:
     rules: tuple[ErrorRule, ...] = ()
     blocks: dict[Location, BlockPlan] = field(default_factory=dict)
     exports: tuple[str, ...] = ()
+    tolerant: bool = False
+    """Whether `on_error` lets the step go on whatever fails in it: a loop then tolerates every failed iteration."""
     inside: tuple[str, ...] = ()
     """Ids of all steps inside whose outputs are bound where the container's are: those of branches, not of loops."""
 
@@ -112,6 +114,8 @@ def _step(step: Step, workflow: Workflow, seen: dict[tuple[str, Location], tuple
         plan.timeout = timeout
         plan.retry = retry or ONCE
     plan.rules = (*(step.on_error or ()), *(defaults.on_error or ()))
+    always = next((rule for rule in plan.rules if not rule.errors and rule.when is None), None)
+    plan.tolerant = always is not None and always.strategy == "continue" and always is plan.rules[0]
     exported: list[str] = []
     inside: list[str] = []
     for block in step.blocks():

@@ -48,10 +48,12 @@ class Report:
     def add(self, problem: Problem) -> None:
         self.problems.append(replace(problem, file=self.file))
 
-    def at(self, node: Node, code: str, message: str, hint: str = "", *, key: bool = False) -> None:
-        """An error at a node, or at its key."""
+    def at(
+        self, node: Node, code: str, message: str, hint: str = "", *, key: bool = False, severity: Severity = "error"
+    ) -> None:
+        """A problem at a node, or at its key."""
         line, column = node.key_place if key else node.place()
-        self.add(Problem("error", code, message, hint, "", line, column, node.pointer))
+        self.add(Problem(severity, code, message, hint, "", line, column, node.pointer))
 
     def stop(self, place: tuple[int, int], code: str, message: str, hint: str = "") -> TooWrong:
         """An error after which nothing more can be read; for `raise`."""

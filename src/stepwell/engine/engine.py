@@ -22,7 +22,7 @@ from stepwell.engine.bundles import Bundles
 from stepwell.engine.events import Event, Listeners
 from stepwell.engine.preflight import Preflight
 from stepwell.engine.worker import Worker
-from stepwell.errors import Conflict, InputError, NotFound, Problem
+from stepwell.errors import Conflict, InputError, NotFound, Problem, StepFailed
 from stepwell.expressions import ExpressionError
 from stepwell.interpreter.normalise import normalise
 from stepwell.journal.entry import encode
@@ -101,7 +101,10 @@ class Engine:
 
     async def preflight(self, loaded: LoadedWorkflow, value: Json) -> list[Problem]:
         """Everything that stands in the way of a run with this input, and warnings; nothing is executed."""
-        return (await self._preflight.check(loaded, value))[1]
+        try:
+            return (await self._preflight.check(loaded, _plain(value)))[1]
+        except InputError as wrong:
+            return wrong.problems
 
     # ── runs ──
 
@@ -113,7 +116,7 @@ class Engine:
         Raises InputError, Conflict, and StepFailed (depth_exceeded) inside a tool whose run is too deep already.
         """
         chain = deeper(loaded.workflow.workflow)
-        filled, problems = await self._preflight.check(loaded, value)
+        filled, problems = await self._preflight.check(loaded, _plain(value))
         if any(problem.severity == "error" for problem in problems):
             raise InputError(problems)
         digest = await self._bundles.store(ACCOUNT, loaded)
@@ -255,6 +258,14 @@ class Engine:
     async def doctor(self) -> list[Problem]:
         """What is configured, what works, and what is missing, each with a fix."""
         return await self._preflight.doctor()
+
+
+def _plain(value: Json) -> Json:
+    """The input as plain JSON. Raises InputError for what JSON does not know."""
+    try:
+        return normalise(value)
+    except StepFailed as refused:
+        raise InputError([Problem("error", "input", refused.message, "give plain JSON", "input")]) from None
 
 
 def _lane(workflow: Workflow, value: Json) -> dict[str, Any]:

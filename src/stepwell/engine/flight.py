@@ -50,6 +50,7 @@ class Flights:
                 await flight
             else:
                 await self._once(path, asyncio.ensure_future(flight), attempt, digest)
+                attempt.failure = _doubtful(attempt.failure)
         finally:
             del self.aloft[path]
 
@@ -99,6 +100,16 @@ class Flights:
                 draft.value(attempt.value, attempt.text)
             self._ledger.ride(draft)
         self._stragglers.clear()
+
+
+def _doubtful(failure: StepFailed | None) -> StepFailed | None:
+    """What became of a call that may not be repeated, if nobody can say whether it took effect."""
+    if failure is None or failure.kind not in {"timeout", "connection_error"}:
+        return failure
+    if isinstance(failure.detail, dict) and failure.detail.get("sent") is False:
+        return failure
+    message = f"{failure.message}; the call may not be repeated, and nobody knows whether it took effect"
+    return StepFailed("in_doubt", message, retryable=False, detail={"cause": failure.record()})
 
 
 async def _fly(performer: Performer, effect: Effect, context: CallContext, attempt: Attempt) -> None:

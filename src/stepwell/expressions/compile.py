@@ -76,7 +76,7 @@ def _var(node: Var, _room: PatternRoom) -> Closure:
 
 def _get(node: Get, room: PatternRoom) -> Closure:
     if node.optional:
-        return optional_field(build(node.base, room), node)
+        return optional_field(build(node.base, room), node, absent=_is_output(node.base))
     chain: list[Get] = []
     base: Node = node
     while isinstance(base, Get) and not base.optional:
@@ -86,6 +86,22 @@ def _get(node: Get, room: PatternRoom) -> Closure:
     if isinstance(base, Var) and not base.slot:
         return root_path(base, steps)
     return local_path(build(base, room), steps)
+
+
+def _is_output(node: Node) -> bool:
+    """Whether a node is a step's whole output, which a skipped step does not have."""
+    if not isinstance(node, Get):
+        return False
+    if isinstance(node.base, Var):
+        return node.base.name == "step" and not node.base.slot
+    record = node.base
+    return (
+        node.key in {"result", "output"}
+        and isinstance(record, Get)
+        and isinstance(record.base, Var)
+        and record.base.name == "steps"
+        and not record.base.slot
+    )
 
 
 def _item(node: Item, room: PatternRoom) -> Closure:

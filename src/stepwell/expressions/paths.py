@@ -72,12 +72,17 @@ def local_path(base: Closure, steps: tuple[Get, ...]) -> Closure:
     return run
 
 
-def optional_field(base: Closure, node: Get) -> Closure:
-    """`base?.key`: null where the base is null or has no such field."""
+def optional_field(base: Closure, node: Get, *, absent: bool = False) -> Closure:
+    """`base?.key`: null where the base is null or has no such field; with `absent`, also where there is no base."""
     key, pos, dotted = node.key, node.pos, node.dotted
 
     def run(context: Mapping[str, Any], frame: Frame) -> Any:
-        value = base(context, frame)
+        try:
+            value = base(context, frame)
+        except Absent:
+            if absent:
+                return None
+            raise
         if value is None:
             return None
         try:

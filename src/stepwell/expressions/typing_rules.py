@@ -100,6 +100,10 @@ def _equality(node: Binary, sides: tuple[Shape, Shape], findings: list[Finding])
         message = f"always {outcome}: {left.described()} compared with {right.described()}"
         findings.append(("type", message, node.pos, ""))
         return
+    if not isinstance(node.left, Literal) and not isinstance(node.right, Literal):
+        return
+    if isinstance(node.left, Literal) and isinstance(node.right, Literal):
+        return  # constant conditions are told elsewhere, as a warning
     _enumeration(node.right, left, findings)
     _enumeration(node.left, right, findings)
 

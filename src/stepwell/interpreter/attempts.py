@@ -126,10 +126,10 @@ def _pause(scope: Scope, effect: Effect, failure: StepFailed, number: int, elaps
 def _may_retry(scope: Scope, effect: Effect, failure: StepFailed) -> bool:
     assert scope.plan is not None
     policy = scope.plan.retry
-    if failure.kind == "result_rejected":
-        return True
     if not effect.again() and not _never_sent(failure):
         return False
+    if failure.kind == "result_rejected":
+        return True
     answer = isinstance(effect, ModelCall) and failure.kind in _ANSWERS and failure.kind not in policy.unless
     if not (backoff.may_pass(policy, failure) or (answer and policy.on is None)):
         return False

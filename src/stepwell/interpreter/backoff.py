@@ -6,6 +6,7 @@ The law of the file: chance is the hash of run, path and attempt, so that a repl
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -46,8 +47,13 @@ def delay(policy: RetryPolicy, number: int, failure: StepFailed, key: str) -> fl
 
 def may_pass(policy: RetryPolicy, failure: StepFailed) -> bool:
     """Whether a failure is of a kind that this policy retries."""
-    if failure.final or failure.kind in policy.unless:
+    if failure.final or named(policy.unless, failure):
         return False
     if policy.on is not None:
-        return failure.kind in policy.on
+        return named(policy.on, failure)
     return failure.retryable
+
+
+def named(kinds: Collection[str], failure: StepFailed) -> bool:
+    """Whether a list of kinds names a failure; `client_error` is another word for `invalid_request`."""
+    return failure.kind in kinds or (failure.kind == "invalid_request" and "client_error" in kinds)

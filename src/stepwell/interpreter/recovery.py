@@ -64,7 +64,7 @@ def _was_retried(scope: Scope, path: str) -> bool:
 def _rule(scope: Scope, failure: StepFailed) -> ErrorRule | None:
     assert scope.plan is not None
     for rule in scope.plan.rules:
-        if rule.errors and failure.kind not in rule.errors:
+        if rule.errors and not backoff.named(rule.errors, failure):
             continue
         if rule.when is None or rule.when.program.test(scope.context | {"error": failure.record()}):
             return rule

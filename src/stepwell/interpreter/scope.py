@@ -13,6 +13,7 @@ from stepwell.expressions import ExpressionError
 from stepwell.interpreter.frame import Outputs, Record, Records
 from stepwell.interpreter.instants import instant
 from stepwell.interpreter.interruption import Ended
+from stepwell.interpreter.normalise import CONTAINER_LIMIT
 from stepwell.journal import path as paths
 from stepwell.journal.entry import Body, Draft, Outcome
 
@@ -367,6 +368,11 @@ class Scope:
         draft = Draft(self.path, "settled", body)
         if value is not None:
             draft.value(value)
+            if draft.text is not None and len(draft.text) > CONTAINER_LIMIT:
+                size = len(draft.text) / 1024 / 1024
+                limit = CONTAINER_LIMIT // 1024 // 1024
+                message = f"what was gathered is {size:.0f} MB of JSON, more than {limit} MB"
+                raise StepFailed("output_too_large", message, detail={"bytes": len(draft.text)})
         return draft
 
     # ── what is visible afterwards ──

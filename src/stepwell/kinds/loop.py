@@ -178,7 +178,7 @@ class Loop(Control):
         if self.until is not None:
             return await self._run_until(scope)
         items = scope.begin(lambda: self._start(scope))["over"]
-        tolerated = self._tolerated(len(items))
+        tolerated = len(items) if scope.plan is not None and scope.plan.tolerant else self._tolerated(len(items))
         done: list[Outcome | None] = [None] * len(items)
         failed = 0
 

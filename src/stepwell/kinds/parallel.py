@@ -70,6 +70,10 @@ class Parallel(Control):
             "additionalProperties": False,
         }
 
+    def _goes_on(self, scope: Scope) -> bool:
+        """Whether the step completes although branches fail."""
+        return self.continue_on_error or (scope.plan is not None and scope.plan.tolerant)
+
     async def _branch(self, name: str, scope: Scope) -> Outcome:
         where = ("branches", name)
         inner = scope.branch(name, where)
@@ -84,7 +88,7 @@ class Parallel(Control):
                 if withdrawn.place != scope.path:
                     raise
                 outcome = inner.give_up(withdrawn.reason)
-        if outcome.error and not self.continue_on_error:
+        if outcome.error and not self._goes_on(scope):
             await scope.withdraw(f"branch {name} failed")
         return outcome
 
@@ -98,7 +102,7 @@ class Parallel(Control):
         settled = await race.run()
         completed = sum(outcome is not None and outcome.status == "completed" for outcome in settled.values())
         failures = [(name, outcome) for name, outcome in settled.items() if outcome is not None and outcome.error]
-        if completed < needed and not self.continue_on_error:
+        if completed < needed and not self._goes_on(scope):
             raise failed_inside(failures, "branch")
         return scope.complete(gathered(settled))
 
@@ -118,6 +122,6 @@ class Parallel(Control):
         )
         settled = {name: outcome for name, outcome in zip(names, outcomes, strict=True) if outcome is not None}
         failures = [(name, outcome) for name, outcome in settled.items() if outcome.error]
-        if failures and not self.continue_on_error:
+        if failures and not self._goes_on(scope):
             raise failed_inside(failures, "branch")
         return scope.complete(gathered(settled))

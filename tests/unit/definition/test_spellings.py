@@ -78,11 +78,14 @@ def test_the_second_design_loads_as_it_is_written(loader):
 
 
 def test_the_second_design_brings_its_own_defaults(loader):
-    found = loader.problems("workflow_id: w\nsteps: [{step_id: a, type: set, values: {}}]")
-    assert "\n".join(found) == (
-        "f.yaml:1:1: error[not_performed] not performed by this version: the strategy `suspend`\n"
-        "    hint: write defaults: {on_error: fail}, or default_error_strategy: fail beside workflow_id"
-    )
+    found = loader.load("workflow_id: w\nsteps: [{step_id: a, type: set, values: {}}]")
+    assert [str(warning) for warning in found.warnings] == [
+        ("f.yaml:1:1: warning[not_performed] steps that fail end the run; in this design they would suspend it by default\n"
+        "    hint: write default_error_strategy: fail; suspend is not performed by this version")
+    ]
+    assert found.data["steps"][0]["depends_on"] == []
+    assert found.data["defaults"]["timeout"] == 30
+    assert found.data["defaults"]["retry"]["max_attempts"] == 4
 
 
 def test_the_first_design_loads_as_it_is_written(loader):
