@@ -46,3 +46,12 @@ def test_the_program_of_the_readme_runs_to_the_end(project):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("completed {"), done.stdout
     assert "40.00 EUR" in done.stdout
+
+
+@pytest.mark.models
+def test_the_program_of_the_readme_says_when_it_waits_for_a_person(project):
+    program = (project / "program.py").read_text("utf-8")
+    assert '"amount": 40}' in program
+    (project / "program.py").write_text(program.replace('"amount": 40}', '"amount": 400}'), "utf-8")
+    done = _run("program.py")
+    assert (done.returncode, done.stdout.split()[0]) == (0, "pending_approval"), done.stderr
