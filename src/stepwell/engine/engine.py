@@ -154,6 +154,10 @@ class Engine:
     async def settled(self, run_id: str, *, until_final: bool = False) -> Run:
         """The run once it has ended or parked here. Raises what stopped the work on it (Unavailable)."""
         with self._worker.watching(run_id):
+            if self._worker.task(run_id) is None:  # what made it due may have been told before anybody watched it
+                run = await self._store.run(ACCOUNT, run_id)
+                if until_final or _queues(run):
+                    await self._worker.adopt(run_id, due_only=True)
             while True:
                 if (task := self._worker.task(run_id)) is not None:
                     await asyncio.shield(task)
