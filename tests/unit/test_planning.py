@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -103,6 +104,19 @@ async def test_a_sub_workflow_that_a_text_names_is_asked_for_by_its_name() -> No
     assert plan.names == ("child",)
     plan = await frontier(replace(asked, names={"child": "child"}))
     assert [one.path for one in plan.effects] == ["/w/t"]
+
+
+async def test_branches_that_name_the_same_unknown_workflow_ask_for_it_together() -> None:
+    step = {"type": "sub_workflow", "workflow": "child"}
+    branches = {"a": [{"id": "w1", **step}], "b": [{"id": "w2", **step}]}
+    asked = known(
+        {"id": "p", "type": "parallel", "branches": branches}, children={"child": {"steps": [tool("t")], "parts": {}}}
+    )
+    asked = replace(asked, definition=replace(asked.definition, workflows={}))
+    plan = await asyncio.wait_for(frontier(asked), 5)
+    assert plan.names == ("child",)
+    plan = await frontier(replace(asked, names={"child": "child"}))
+    assert [one.path for one in plan.effects] == ["/p/a/w1/t", "/p/b/w2/t"]
 
 
 async def test_a_journal_of_another_definition_makes_the_plan_stuck() -> None:

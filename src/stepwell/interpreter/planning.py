@@ -65,6 +65,7 @@ class PlanningRuntime:
         self._effects: dict[str, Wanted] = {}
         self._waits: dict[str, WantedWait] = {}
         self._names: dict[str, None] = {}
+        self._asked = 0
         self._closed: dict[str, str] = {}
         self._used: set[str] = set()
         for entry in sorted(known.entries, key=lambda entry: entry.order):
@@ -150,7 +151,8 @@ class PlanningRuntime:
         del file
         while name not in self._known.names:
             self._names[name] = None
-            await self._block(f"={name}", Wanting())
+            self._asked += 1
+            await self._block(f"={self._asked}", Wanting())
         return self._known.names[name]
 
     def tool_is_idempotent(self, tool: str) -> bool:
