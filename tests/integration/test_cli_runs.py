@@ -300,6 +300,26 @@ def test_a_wrong_definition_exits_2_with_every_problem_and_validate_1(project: P
     project("validate", "plain.yaml", "gated.yaml")
 
 
+def test_validate_tells_unknown_tools_and_models_and_what_else_is_wrong_in_one_go(project: Project) -> None:
+    (project.folder / "wrong.yaml").write_text(
+        "workflow: wrong\nsteps:\n  - {id: a, type: tool_call, tool: noet}\n"
+        "  - {id: b, type: llm_call, model: huge, prompt: x}\n"
+        '  - {id: c, type: set, values: {x: "{{step.nope.y}}"}}\n'
+    )
+    told = json.loads(project("validate", "wrong.yaml", "--json", code=1))
+    assert [(row["line"], row["code"]) for row in told] == [(3, "tool"), (4, "model_unknown"), (5, "step")]
+    assert told[0]["hint"] == "did you mean 'note'?"
+    (project.folder / "stepwell.toml").write_text('[project]\ntoolz = ["tools.py"]\n')
+    told = json.loads(project("validate", "wrong.yaml", "plain.yaml", "--json", code=1))
+    assert [(Path(row["file"]).name, row["line"]) for row in told] == [("stepwell.toml", 2), ("wrong.yaml", 5)]
+    (project.folder / "stepwell.toml").unlink()
+    told = json.loads(project("validate", "wrong.yaml", "--json", code=1))
+    assert [row["line"] for row in told] == [4, 5]  # where no tools file is named, a run may name it
+    told = json.loads(project("validate", "wrong.yaml", "--json", "--tools", "tools.py", code=1))
+    assert [row["line"] for row in told] == [3, 4, 5]
+    assert not (project.folder / "stepwell.db").exists()
+
+
 def test_a_dry_run_shows_the_plan_and_does_nothing(project: Project) -> None:
     out = project("run", "plain.yaml", "-i", "name=A", "--dry-run")
     assert "  inner" in out

@@ -12,6 +12,7 @@ import click
 
 from stepwell.cli import exits, options
 from stepwell.cli.command import Command
+from stepwell.cli.program import program
 from stepwell.cli.text import json_text, visible
 
 if TYPE_CHECKING:
@@ -26,18 +27,22 @@ if TYPE_CHECKING:
     epilog="Exit codes: 0 right (warnings do not count), 1 problems, 2 wrong use.",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@options.tools
 @options.as_json
-def validate(*, files: tuple[Path, ...], as_json: bool) -> None:
-    """Check workflow files: every problem with its file, line and column, and how to fix it."""
+def validate(*, files: tuple[Path, ...], tools: tuple[Path, ...], as_json: bool) -> None:
+    """Check workflow files: every problem with its file, line and column, and how to fix it.
+
+    The project's settings are checked too, and the tools and models that steps name; nothing is executed.
+    """
     found: list[Problem] = []
     for file in files:
         if not file.exists():
             raise exits.Refusal(f"{file}: there is no such file")
         if file.is_dir():
-            raise exits.Refusal(f"{file} is a folder", hint=f"name the files: stepwell validate {file}/*.yaml")
+            raise exits.Refusal(f"{file} is a folder", hint=f"name the files: {program()} validate {file}/*.yaml")
     for file in files:
-        problems = _problems(file)
-        found += problems
+        problems = _problems(file, tools)
+        found += [problem for problem in problems if problem not in found]
         if not as_json:
             _print(file, problems)
     if as_json:
@@ -46,29 +51,25 @@ def validate(*, files: tuple[Path, ...], as_json: bool) -> None:
     click.get_current_context().exit(exits.FAILED if wrong else exits.OK)
 
 
-def _problems(file: Path) -> list[Problem]:
+def _problems(file: Path, tools: tuple[Path, ...]) -> list[Problem]:
+    """Everything that can be checked, also where something else is wrong already."""
+    from stepwell.cli.validate_project import asks_the_project, project_problems, settings_problems, unchecked
     from stepwell.definition.load import load_file
     from stepwell.errors import DefinitionError
     from stepwell.kinds import discover
 
-    recipes = _Recipes(file)
+    wrong = settings_problems(file)
+    recipes = None if wrong else _Recipes(file)
+    loaded: LoadedWorkflow | None
     try:
         loaded = load_file(file, kinds=discover(), recipes=recipes)
+        problems = list(loaded.warnings)
     except DefinitionError as error:
-        return error.problems
-    problems = list(loaded.warnings)
-    if _calls(loaded):
-        from stepwell.definition.check.calls import check_calls
-
-        problems += check_calls(loaded, _Callees(file, recipes))
-    return sorted(problems, key=lambda problem: (problem.line, problem.column))
-
-
-def _calls(loaded: LoadedWorkflow) -> bool:
-    from stepwell.definition.step import walk
-
-    failing = loaded.workflow.on_failure.steps if loaded.workflow.on_failure else ()
-    return any(step.type in {"recipe", "sub_workflow"} for step in walk((*loaded.workflow.steps, *failing)))
+        problems = error.problems
+        loaded = unchecked(file)
+    if loaded is not None and not wrong and asks_the_project(loaded):
+        problems = list(dict.fromkeys([*problems, *project_problems(file, loaded, tools)]))
+    return [*wrong, *sorted(problems, key=lambda problem: (problem.file, problem.line, problem.column))]
 
 
 class _Recipes:
@@ -89,31 +90,6 @@ class _Recipes:
 
     def output_schema(self, recipe: str) -> dict[str, Any] | None:
         return self.found.output_schema(recipe)
-
-
-class _Callees:
-    """What the steps of a file can call."""
-
-    def __init__(self, file: Path, recipes: _Recipes) -> None:
-        self._file = file
-        self._recipes = recipes
-
-    def recipe_input(self, recipe: str) -> dict[str, Any] | None:
-        from stepwell.errors import DefinitionError, NotFound
-
-        try:
-            return self._recipes.found.find(recipe).definition.input
-        except (NotFound, DefinitionError):  # told by the checks of recipes
-            return None
-
-    def workflow(self, name: str, file: str) -> LoadedWorkflow:
-        from stepwell.cli.opening import settings_at
-        from stepwell.definition.load import load_file
-        from stepwell.kinds import discover
-        from stepwell.library.workflows import workflow_file
-
-        found = workflow_file(name, Path(file), settings_at(self._file.resolve().parent).workflows)
-        return load_file(found, kinds=discover(), recipes=_Recipes(found))
 
 
 class _Names(Collection[str]):
