@@ -128,4 +128,6 @@ def _model(model: ModelSettings, settings: Settings) -> EmbeddedText | OpenAICom
         message = f"model {model.name}: the provider anthropic is not performed by this version"
         hint = 'use an OpenAI-compatible endpoint: provider = "openai" with base_url'
         raise DefinitionError([Problem("error", "not_performed", message, hint)])
-    return OpenAICompatible(model.name, model.base_url, model.model, api_key=model.api_key.reveal())
+    return OpenAICompatible(
+        model.name, model.base_url, model.model, api_key=model.api_key.reveal(), key_missing=model.api_key.missing
+    )

@@ -52,7 +52,7 @@ class OpenAICompatible:
     Cancelling `complete` closes the connection. Keys are never part of a failure.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- the keys of one section of the settings
         self,
         name: str,
         base_url: str,
@@ -61,7 +61,10 @@ class OpenAICompatible:
         api_key: str = "",
         schema_as_is: bool = False,
         extra: Mapping[str, Json] | None = None,
+        key_missing: str = "",
     ) -> None:
+        """`key_missing` says why the key that the settings name is not there."""
+        self._key_missing = key_missing
         self.name = name
         self.base_url = base_url or OPENAI
         self.model = model
@@ -81,7 +84,10 @@ class OpenAICompatible:
         if find_spec("pydantic_ai") is None or find_spec("openai") is None:
             hint = "install the extra: pip install 'stepwell[models]'"
             problems.append(Problem("error", "model_missing", f"model {self.name} needs pydantic-ai and openai", hint))
-        if not self._key and _is_openai(self.base_url):
+        if self._key_missing:
+            message = f"model {self.name} has no key: {self._key_missing}"
+            problems.append(Problem("error", "model_key", message, "set it, or name another key in stepwell.toml"))
+        elif not self._key and _is_openai(self.base_url):
             hint = f'set api_key = "env:OPENAI_API_KEY" under [models.{self.name}]'
             problems.append(Problem("error", "model_key", f"model {self.name} has no key", hint))
         return problems
