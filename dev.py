@@ -48,7 +48,12 @@ def example(arguments: list[str]) -> int:
     command = [str(program), "run", str(EXAMPLE / "workflow.yaml"), *given, *arguments]
     # Beside this file, so that the commands of the README find the run wherever the settings are.
     here = {"STEPWELL_DATABASE": "sqlite:///./stepwell.db", **os.environ}
-    return subprocess.call(command, cwd=ROOT, env=here)
+    with subprocess.Popen(command, cwd=ROOT, env=here) as running:
+        while True:
+            try:
+                return running.wait()
+            except KeyboardInterrupt:  # it parks the run and says how to go on; wait for that
+                continue
 
 
 def test(arguments: list[str]) -> int:
@@ -76,7 +81,10 @@ def main(arguments: list[str]) -> int:
     commands = {"example": example, "test": test}
     if not arguments or arguments[0] not in commands:
         sys.exit(USAGE)
-    return commands[arguments[0]](arguments[1:])
+    try:
+        return commands[arguments[0]](arguments[1:])
+    except KeyboardInterrupt:  # what was called got it too, and has said what there is to say
+        return 130
 
 
 if __name__ == "__main__":

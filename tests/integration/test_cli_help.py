@@ -135,3 +135,24 @@ def test_completion_is_offered() -> None:
     script = Path(sys.executable).with_name("stepwell")
     result = subprocess.run([script], env=environ, capture_output=True, text=True, check=False)
     assert "show" in result.stdout
+
+
+def test_ctrl_c_during_the_example_waits_for_what_runs_and_prints_no_traceback(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    code = f"""
+import os, signal, sys
+sys.path.insert(0, {str(root)!r})
+import dev
+dev.uv = lambda: "true"
+started = dev.subprocess.Popen
+def popen(command, **more):
+    if command[0] == "true":
+        return started(command, **more)
+    child = "import os, signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN);"
+    child += "os.kill(os.getppid(), signal.SIGINT); time.sleep(0.5); print('parked'); raise SystemExit(130)"
+    return started([sys.executable, "-c", child])
+dev.subprocess.Popen = popen
+sys.exit(dev.main(["example"]))
+"""
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "parked\n", "")

@@ -118,6 +118,19 @@ def test_graph_draws_in_three_ways(tmp_path: Path) -> None:
     assert call("graph", wrong).exit_code == 2
 
 
+def test_graph_takes_the_format_from_the_ending_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "w.yaml"
+    file.write_text("workflow: w\nsteps: [{id: a, type: set, values: {}}]\n")
+    for name, start in {"g.svg": "<svg", "g.mmd": "flowchart", "g.md": "```mermaid\nflowchart", "g.txt": "w\n"}.items():
+        assert call("graph", file, "--output", tmp_path / name).exit_code == 0
+        assert start in (tmp_path / name).read_text()[:300]
+    refused = call("graph", file, "--output", tmp_path / "g.png")
+    assert refused.exit_code == 2
+    assert ".svg" in refused.stderr
+    assert not (tmp_path / "g.png").exists()
+    assert call("graph", file, "--output", tmp_path / "g.png", "--format", "svg").exit_code == 0
+
+
 def test_graph_draws_what_this_version_would_not_perform(tmp_path: Path) -> None:
     file = tmp_path / "w.yaml"
     file.write_text("workflow_id: w\nsteps:\n- {step_id: a, type: set, config: {values: {}}}\n")

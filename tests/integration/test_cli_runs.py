@@ -518,6 +518,52 @@ def test_a_cancelled_run_is_final_and_says_who_and_why(project: Project) -> None
     assert project.result("runs", "cancel", run).returncode == 1
 
 
+def test_cancelling_without_a_reason_says_it_once(project: Project) -> None:
+    run = lines_of(project("run", "gated.yaml", "--json", code=3))[-1]["run"]
+    project("runs", "cancel", run)
+    for asked in (["runs", "show", run], ["explain", run], ["runs", "list"]):
+        assert "cancelled: the run was cancelled" not in project(*asked).splitlines()[-1]
+    assert "cancelled  cancelled" not in project("runs", "show", run)
+    assert "cancelled: cancelled" not in project("explain", run)
+    assert "It was cancelled at " in project("explain", run)
+
+
+def test_an_unknown_field_of_a_form_is_told_with_what_was_meant(project: Project) -> None:
+    wait = lines_of(project("run", "gated.yaml", "--json", code=3))[-1]["waits"][0]["id"]
+    refused = project.result("approvals", "approve", wait, "-d", "amout=3")
+    assert refused.returncode == 1
+    assert "did you mean 'amount'?" in refused.stderr
+    assert "required" in refused.stderr
+    taken = project.result("approvals", "approve", wait, "-d", "amount=3", "-d", "zz=1")
+    assert taken.returncode == 0
+    assert "the form has no field 'zz'" in taken.stderr
+
+
+def test_a_value_that_the_schema_does_not_take_is_told_with_how_to_write_it(project: Project) -> None:
+    (project.folder / "hosts.yaml").write_text(
+        "workflow: hosts\ninput: {type: object, required: [x], properties: {hosts: {type: array}, n: {type: integer}}}\n"
+        "steps:\n  - {id: a, type: set, values: {}}\n"
+    )
+    told = project.result("run", "hosts.yaml", "-i", "hosts=a", "-i", "n=many").stderr
+    assert "use hosts:=[...]" in told
+    assert "n=3" in told
+    assert "'x' is a required property" in told
+    (project.folder / "in.yaml").write_text("hosts: [a]\n")
+    assert "the input is JSON" in project.result("run", "hosts.yaml", "--input", "in.yaml").stderr
+
+
+def test_an_event_that_is_sent_says_how_to_see_what_came_of_it(project: Project) -> None:
+    (project.folder / "paid.yaml").write_text(
+        "workflow: paid\nsteps:\n  - {id: w, type: wait, event: paid, match: event.data.n == 1}\n"
+    )
+    assert "no step waits for it in " in project("events", "send", "other")
+    project("run", "paid.yaml", code=5)
+    told = project("events", "send", "paid", "--data", '{"n": 2}')
+    assert "1 waiting step was told" in told
+    assert "`match`" in told
+    assert "stepwell explain RUN" in told
+
+
 def test_a_run_that_waits_for_a_time_exits_5_and_says_until_when(project: Project) -> None:
     result = project.result("run", "napping.yaml")
     assert result.returncode == 5

@@ -283,16 +283,17 @@ async def _taken(engine: Engine, wait: Wait, decision: Decision) -> Wait:
 
 
 def _form_data(wait: Wait, decision: Decision) -> Json:
-    from stepwell.cli.inputs import read_json, read_pairs
+    from stepwell.cli.inputs import read_json, read_pairs, unknown_fields
 
     form = wait.request.get("form") if isinstance(wait.request, dict) else None
     data = read_json(decision.data, "--data") if decision.data else None
     fields = read_pairs(decision.fields, form or {}, option="-d")
-    if not fields:
-        return data
-    if data is not None and not isinstance(data, dict):
+    if fields and data is not None and not isinstance(data, dict):
         raise exits.Refusal("-d sets a field, but --data holds no object", hint="leave one of them out")
-    return (data or {}) | fields
+    if fields:
+        data = (data or {}) | fields
+    exits.tell_problems(unknown_fields(data, form or {}, "form"))
+    return data
 
 
 def _refused(error: Exception, *, as_json: bool) -> int:

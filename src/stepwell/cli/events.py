@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from stepwell.cli import exits, options
 from stepwell.cli.command import Group
-from stepwell.cli.opening import opened, run_async
+from stepwell.cli.opening import database_file, database_tail, opened, run_async
 from stepwell.cli.program import program
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.group(cls=Group, example="stepwell events send order-paid --data '{\"order\": 17}'")
@@ -25,20 +30,27 @@ def send(*, name: str, data: str, event_id: str, database: str, as_json: bool) -
     """Send the event NAME. It is kept for 24 hours for runs that come to wait for it."""
     import json
 
-    from stepwell.cli.text import json_text
+    from stepwell.cli.text import json_text, visible
 
     try:
         carried = json.loads(data)
     except ValueError as error:
         raise exits.Refusal(f"--data is not JSON: {error}", hint="quote text twice: --data '\"text\"'") from None
 
-    async def work() -> int:
+    async def work() -> tuple[int, str, Path]:
         async with opened(database, missing="make") as engine:
-            return await engine.send_event(name, carried, event_id=event_id)
+            told = await engine.send_event(name, carried, event_id=event_id)
+            return told, database_tail(database, engine.settings), database_file(database, engine.settings)
 
-    told = run_async(work())
+    told, tail, file = run_async(work())
     if as_json:
         click.echo(json_text({"event": name, "told": told}))
+        return
+    click.echo(f"sent {visible(name)}: {'1 waiting step was' if told == 1 else f'{told} waiting steps were'} told")
+    if told:
+        click.echo("  a step goes on only if its `match` holds, and only while some process carries its run on:")
+        click.echo(f"  which wait: {program()} runs list --status waiting{tail}")
+        click.echo(f"  why:        {program()} explain RUN{tail}")
+        click.echo(f"  go on:      {program()} runs resume RUN{tail}")
     else:
-        runs = "1 waiting step was told" if told == 1 else f"{told} waiting steps were told"
-        click.echo(f"sent {name}: {runs}; a run that nobody carries on goes on with `{program()} runs resume RUN`")
+        click.echo(f"  no step waits for it in {visible(file)}, or its id was sent before; kept for 24 hours")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from stepwell.cli import exits
-from stepwell.cli.lines import error_text
+from stepwell.cli.lines import ended_why, error_text
 from stepwell.cli.program import program
 from stepwell.cli.screen import JsonScreen, Screen
 from stepwell.cli.text import json_text, visible, visible_lines
@@ -130,7 +130,7 @@ def tell_ending(ending: Ending, screen: Screen, tail: str = "") -> None:
             click.echo(click.style("completed", fg="green", bold=True))
             _print_output(run.output)
         case "failed" | "timed_out" | "compensated" | "cancelled":
-            error = error_text(run.error) if run.error else ""
+            error = ended_why(run)
             place = f"  at {visible(run.error['path'])}" if run.error and run.error.get("path") else ""
             click.echo(f"{click.style(run.status.replace('_', ' '), fg='red', bold=True)}  {error}{place}".rstrip())
             click.echo(f"  details: {program()} runs show {run.id}{tail}")

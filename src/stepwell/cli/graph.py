@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stepwell.definition.drawing import Drawn, Part, Picture
     from stepwell.definition.workflow import Workflow
 
-_BY_SUFFIX = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".txt": "terminal"}
+_BY_SUFFIX = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".md": "markdown", ".txt": "terminal"}
 _MARKS = {"loop": "⟳ ", "approval": "● ", "wait": "◷ ", "end": "■ "}
 _PLAIN = {"├": "|", "└": "`", "─": "-", "│": "|", "⟳": "*", "●": "?", "◷": "z", "■": "#", "←": "<-", "…": "..."}
 _LONGEST = 48
@@ -43,11 +43,19 @@ def graph(*, file: Path, form: str | None, output: Path | None) -> None:
     """Draw a workflow: its steps, containers around what is inside them, branches with their conditions."""
     from stepwell.definition.drawing import TooLarge, mermaid, picture_of, svg
 
-    form = form or (_BY_SUFFIX.get(output.suffix.lower(), "terminal") if output else "terminal")
+    form = form or _form_of(output)
     picture = picture_of(_workflow(file))
     columns = _columns() if output is None else 0
     try:
-        text = {"svg": svg, "mermaid": mermaid}[form](picture) if form != "terminal" else tree(picture, columns)
+        match form:
+            case "svg":
+                text = svg(picture)
+            case "mermaid":
+                text = mermaid(picture)
+            case "markdown":
+                text = f"```mermaid\n{mermaid(picture).rstrip()}\n```\n"
+            case _:
+                text = tree(picture, columns)
     except TooLarge as error:
         raise exits.Refusal(
             str(error), hint="--format terminal and --format mermaid draw it", code=exits.FAILED
@@ -57,6 +65,16 @@ def graph(*, file: Path, form: str | None, output: Path | None) -> None:
         click.echo(f"{visible(output)}: written")
     else:
         click.echo(text if form != "terminal" else _encodable(text), nl=False)
+
+
+def _form_of(output: Path | None) -> str:
+    """The format that a file's ending says. Raises Refusal for an ending that says none."""
+    if output is None:
+        return "terminal"
+    if output.suffix.lower() not in _BY_SUFFIX:
+        hint = f"end it with {', '.join(_BY_SUFFIX)}, or say --format terminal, mermaid or svg"
+        raise exits.Refusal(f"{output}: its ending does not say how to draw", hint=hint)
+    return _BY_SUFFIX[output.suffix.lower()]
 
 
 def _workflow(file: Path) -> Workflow:

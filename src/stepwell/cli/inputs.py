@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from stepwell.cli.exits import Refusal
+
+if TYPE_CHECKING:
+    from stepwell.errors import Problem
 
 Json: TypeAlias = Any
 
@@ -61,6 +65,8 @@ def _read(file: Path) -> Json:
         raise Refusal(f"{file}: this is not UTF-8 text: byte {error.start} is wrong") from None
     except OSError as error:
         raise Refusal(f"{file}: {error.strerror}", hint="--input names a JSON file") from None
+    if file.suffix.lower() in {".yaml", ".yml"}:
+        raise Refusal(f"{file}: this is YAML, the input is JSON", hint="write the input as JSON, or give it with -i")
     return read_json(text, str(file))
 
 
@@ -89,6 +95,52 @@ def _property(schema: Mapping[str, Json], name: str) -> Mapping[str, Json]:
             at = at.get(part) if isinstance(at, Mapping) else None
         found = at
     return found if isinstance(found, Mapping) else {}
+
+
+_WRITTEN = {
+    "array": "use {name}:=[...]",
+    "object": "use {name}:={{...}}",
+    "number": "write a number: {name}=3",
+    "integer": "write a whole number: {name}=3",
+    "boolean": "write {name}=true or {name}=false",
+}
+
+
+def pair_hints(pairs: Iterable[str], schema: Mapping[str, Json]) -> dict[str, str]:
+    """How to write the pairs whose text is not of the type that the schema wants, by name."""
+    hints = {}
+    for pair in pairs:
+        name, _, text = pair.partition("=")
+        wanted = _property(schema, name)
+        declared = wanted.get("type")
+        if isinstance(declared, str) and declared in _WRITTEN and _typed(text, wanted) == text:
+            hints[name] = _WRITTEN[declared].format(name=name)
+    return hints
+
+
+def hinted(problems: Iterable[Problem], hints: Mapping[str, str]) -> list[Problem]:
+    """Problems of an input, with these hints beside those that have none of their own."""
+    return [
+        replace(problem, hint=problem.hint or hints.get(problem.path.lstrip("/"), ""))
+        if problem.file == "input"
+        else problem
+        for problem in problems
+    ]
+
+
+def unknown_fields(value: Json, schema: Mapping[str, Json], where: str) -> list[Problem]:
+    """Names of an object that its schema does not declare, as warnings."""
+    from stepwell.definition.suggest import did_you_mean
+    from stepwell.errors import Problem
+
+    declared = schema.get("properties")
+    if not isinstance(value, dict) or not isinstance(declared, Mapping) or "patternProperties" in schema:
+        return []
+    return [
+        Problem("warning", where, f"the {where} has no field {name!r}", did_you_mean(name, declared, "its fields"))
+        for name in value
+        if name not in declared
+    ]
 
 
 def _typed(text: str, schema: Mapping[str, Json]) -> Json:

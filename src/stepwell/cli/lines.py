@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from stepwell.cli.progress import Node, Progress
 from stepwell.cli.text import cut, duration, pad, visible, width
+
+if TYPE_CHECKING:
+    from stepwell.ports import Run
 
 Json: TypeAlias = Any
 Line: TypeAlias = list[tuple[str, str]]
@@ -103,6 +106,16 @@ def _spent(meta: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
 def error_text(error: Mapping[str, Json]) -> str:
     """An error as one visible line."""
     return f"{visible(error.get('kind', 'error'))}: {visible(error.get('message', ''))}"
+
+
+def ended_why(run: Run) -> str:
+    """Why a run ended as it did, beside its status; "" where the status says it all."""
+    if not run.error:
+        return ""
+    if run.status == "cancelled" and run.error.get("kind") == "cancelled":
+        message = str(run.error.get("message", ""))
+        return "" if message == "the run was cancelled" else visible(message)
+    return error_text(run.error)
 
 
 def painted(line: Line, *, columns: int = 0) -> str:

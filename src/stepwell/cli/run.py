@@ -65,7 +65,7 @@ def run(**given: Any) -> None:
 
 
 async def _run(order: Order) -> int:
-    from stepwell.cli.inputs import read_input
+    from stepwell.cli.inputs import hinted, pair_hints, read_input
     from stepwell.cli.opening import opened
 
     missing: Any = "aside" if order.dry_run else "make"
@@ -73,7 +73,8 @@ async def _run(order: Order) -> int:
     async with opened(order.database, start=start, tools=order.tools, missing=missing) as engine:
         loaded = engine.load(order.file)
         value = read_input(order.input_file, order.pairs, loaded.workflow.input)
-        problems = [*loaded.warnings, *await engine.preflight(loaded, value)]
+        found = hinted(await engine.preflight(loaded, value), pair_hints(order.pairs, loaded.workflow.input))
+        problems = [*loaded.warnings, *found]
         if any(problem.severity == "error" for problem in problems):
             return _refuse(problems, as_json=order.as_json)
         exits.tell_problems(problem for problem in problems if problem.severity == "warning")

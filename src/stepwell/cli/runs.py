@@ -112,7 +112,9 @@ def _columns() -> int:
 
 
 def _why(run: Run) -> str:
-    return f"{run.error.get('kind')}: {run.error.get('message')}" if run.error else ""
+    from stepwell.cli.lines import ended_why
+
+    return ended_why(run)
 
 
 def _summary(run: Run) -> dict[str, Json]:

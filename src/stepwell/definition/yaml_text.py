@@ -53,6 +53,8 @@ _NUMBER_START = frozenset("-.0123456789")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"-?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_JSON = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_BARE_TEMPLATE = re.compile(r"[-:,\[{]\s*\{\{")
+_QUOTE_TEMPLATE = 'quote the template: "{{...}}"'
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
 
 
@@ -148,7 +150,7 @@ class _Composer:
         if "maximum nesting" in problem:
             return self._too_deep(place)
         context = f" ({error.context})" if error.context else ""
-        return self.report.stop(place, "yaml", f"{problem}{context}", _yaml_hint(problem))
+        return self.report.stop(place, "yaml", f"{problem}{context}", _yaml_hint(problem, line))
 
     def _document(self, event: DocumentStartEvent) -> None:
         self.documents += 1
@@ -179,12 +181,20 @@ class _Composer:
         node = Node(value, *place)
         self._untagged(event, place)
         if self._key_wanted():
-            self.report.stop(place, "yaml", "a key is text, not a list or mapping", "quote it")
+            self.report.stop(place, "yaml", "a key is text, not a list or mapping", self._key_hint(event))
             self.open[-1].key = ("?", *place)
         elif event.anchor:
             self.anchors[event.anchor] = _Anchored(None)
         self._put(node)
         self.open.append(_Open(node, event.anchor, self.count - 1))
+
+    def _key_hint(self, event: MappingStartEvent | SequenceStartEvent) -> str:
+        at = _index(event.start_mark)
+        return _QUOTE_TEMPLATE if self.source.text[max(at - 1, 0) : at + 1] == "{{" else "quote it"
+
+    def _ends_template(self, event: ScalarEvent) -> bool:
+        at = _index(event.start_mark)
+        return self.source.text[max(at - 1, 0) : at + 1] == "}}"
 
     def _end(self) -> None:
         done = self.open.pop()
@@ -218,6 +228,8 @@ class _Composer:
         if plain and key == "<<":
             self.report.stop(place, "yaml", "merge keys (<<) are not part of YAML 1.2", "write the keys out")
             key = _MERGED
+        elif plain and key == "" and self._ends_template(event):
+            pass  # told where the template begins
         elif plain and key in {"", "~"}:
             self.report.stop(place, "yaml", "this entry has no key", 'quote it if it is meant: ""')
         if event.anchor:
@@ -305,7 +317,9 @@ def _index(mark: AnyMark) -> int:
     return mark.index
 
 
-def _yaml_hint(problem: str) -> str:
+def _yaml_hint(problem: str, line: str) -> str:
+    if _BARE_TEMPLATE.search(line):
+        return _QUOTE_TEMPLATE
     if "mapping values are not allowed" in problem:
         return 'a text that contains ": " needs quotes'
     if "could not find expected ':'" in problem:

@@ -88,7 +88,9 @@ def _run_why(standing: _Standing) -> str:
         case "completed":
             return f"It completed at {time_text(run.ended)}."
         case "cancelled":
-            return f"It was cancelled at {time_text(run.ended)}{because}."
+            said = str((run.error or {}).get("message", "")).rstrip(" .")
+            reason = f": {said}" if said and said != "the run was cancelled" else ""
+            return f"It was cancelled at {time_text(run.ended)}{reason}."
         case "timed_out":
             return f"Its active time was used up after {run.active:g} s, at {time_text(run.ended)}."
         case "failed" | "compensated":
