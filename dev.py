@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -43,17 +44,15 @@ def example(arguments: list[str]) -> int:
     given = ["--input", str(EXAMPLE / "ticket.json")] if "--input" not in arguments else []
     if subprocess.call([uv(), "sync", "--frozen", "--no-dev", "--extra", "local"], cwd=ROOT):
         sys.exit("Stepwell could not be installed: see uv's message above")
-    # Called by its path, so that the commands it suggests can be copied as they are.
     program = Path(".venv", "Scripts", "stepwell.exe") if os.name == "nt" else Path(".venv", "bin", "stepwell")
     command = [str(program), "run", str(EXAMPLE / "workflow.yaml"), *given, *arguments]
     # Beside this file, so that the commands of the README find the run wherever the settings are.
     here = {"STEPWELL_DATABASE": "sqlite:///./stepwell.db", **os.environ}
     with subprocess.Popen(command, cwd=ROOT, env=here) as running:
-        while True:
-            try:
-                return running.wait()
-            except KeyboardInterrupt:  # it parks the run and says how to go on; wait for that
-                continue
+        while running.poll() is None:
+            with suppress(KeyboardInterrupt):  # it parks the run and says how to go on; wait for that
+                running.wait()
+    return running.returncode
 
 
 def test(arguments: list[str]) -> int:
