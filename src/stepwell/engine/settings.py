@@ -104,6 +104,8 @@ def absolute_database(url: str, folder: Path) -> str:
         scheme, path = "sqlite", f"/{url}"
     if scheme != "sqlite":
         raise ValueError(f"databases of this version are sqlite:///PATH, this is {scheme}://…")
+    if path.lstrip("/").removeprefix("file:").partition("?")[0] == ":memory:":
+        raise ValueError(f"{url!r} names no file, and runs are kept in one; write sqlite:///stepwell.db")
     if not path.startswith("/") or path == "/":
         raise ValueError(f"{url!r} names no file; write sqlite:///PATH (sqlite:////PATH for an absolute one)")
     return f"sqlite:///{(folder / path[1:]).resolve()}"
