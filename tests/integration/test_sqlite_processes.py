@@ -369,7 +369,7 @@ async def test_a_locked_file_is_waited_for_with_a_line_a_second_and_then_refused
 
 async def test_a_full_database_applies_nothing_by_halves_and_works_again_when_there_is_room(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
-    store = SqliteRunStore.open(path)
+    store = SqliteRunStore(Database.open(path, patience=0.3))
     lease = await leased(store)
     await store.append(lease, batch("/a"))
     pages = await store.database.write(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])

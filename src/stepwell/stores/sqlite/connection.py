@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
 from stepwell.errors import Unavailable
+from stepwell.stores.sqlite.file import refuse_foreign, refuse_foreign_file
 
 Durability: TypeAlias = Literal["full", "normal"]
 """`full` survives a power cut; `normal` the death of the process, while a power cut may take the last moments."""
@@ -24,6 +25,10 @@ _OF_THE_STATEMENT = (
     sqlite3.SQLITE_RANGE,
     sqlite3.SQLITE_TOOBIG,
 )
+_NO_ROOM = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP)
+"""Extended codes: what a quota, a limit of the process or a full tmpfs is told as instead of SQLITE_FULL."""
+_BUSY_PAUSE = 0.01
+_FULL_PAUSE = 0.2
 _WAL_LIMIT = 64 * 1024 * 1024
 
 
@@ -35,6 +40,11 @@ def _code(error: sqlite3.Error) -> int:
 def is_busy(error: sqlite3.Error) -> bool:
     """Whether another connection is at work and the same call may succeed later."""
     return _code(error) in _BUSY
+
+
+def lacks_room(error: sqlite3.Error) -> bool:
+    """Whether the same call may succeed once there is room on the disk."""
+    return _code(error) == sqlite3.SQLITE_FULL or getattr(error, "sqlite_errorcode", 0) in _NO_ROOM
 
 
 def is_of_the_statement(error: sqlite3.Error) -> bool:
@@ -49,6 +59,8 @@ def unavailable(path: Path, error: sqlite3.Error) -> Unavailable:
             reason = "the disk or the database is full"
         case sqlite3.SQLITE_READONLY:
             reason = "it may not be written"
+        case sqlite3.SQLITE_IOERR if lacks_room(error):
+            reason = "it cannot be written any further; is the disk full?"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             reason = "another process keeps it locked"
         case sqlite3.SQLITE_CANTOPEN:
@@ -61,9 +73,10 @@ def unavailable(path: Path, error: sqlite3.Error) -> Unavailable:
 
 
 def patiently(path: Path, attempt: Callable[[], T], *, patience: float, on_busy: BusyLine | None) -> T:
-    """Make an attempt again until the file is free, with a line a second to `on_busy`.
+    """Make an attempt again until the file is free and has room, with a line a second to `on_busy`.
 
-    Raises Unavailable after `patience` seconds; other errors of SQLite pass.
+    An attempt that fails must have undone what it did. Raises Unavailable after `patience` seconds; other errors of
+    SQLite pass.
     """
     started = said = time.monotonic()
     while True:
@@ -71,22 +84,29 @@ def patiently(path: Path, attempt: Callable[[], T], *, patience: float, on_busy:
             return attempt()
         except sqlite3.OperationalError as error:
             now = time.monotonic()
-            if not is_busy(error):
+            busy = is_busy(error)
+            if not busy and not lacks_room(error):
                 raise
             if now - started >= patience:
                 raise unavailable(path, error) from error
             if now - said >= 1 and on_busy is not None:
                 said = now
-                on_busy(f"database {path} is locked by another process; trying again for {now - started:.0f} s")
-            time.sleep(0.01)
+                state = "is locked by another process" if busy else "cannot grow: the disk or the database is full"
+                on_busy(f"database {path} {state}; trying again for {now - started:.0f} s")
+            time.sleep(_BUSY_PAUSE if busy else _FULL_PAUSE)
 
 
 def connect_writer(path: Path, durability: Durability) -> sqlite3.Connection:
-    """A connection that may write; transactions are begun by hand. Raises sqlite3.Error, also if the file is busy."""
+    """A connection that may write; transactions are begun by hand.
+
+    Raises Unavailable, also for a database that is not ours, and sqlite3.Error, also if the file is busy.
+    """
+    refuse_foreign_file(path)
     connection = sqlite3.connect(
         path, timeout=1.0, isolation_level=None, check_same_thread=False, cached_statements=256
     )
     try:
+        refuse_foreign(path, connection)
         (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         connection.execute("PRAGMA synchronous=" + ("FULL" if durability == "full" else "NORMAL"))
         connection.execute("PRAGMA wal_autocheckpoint=4000")

@@ -25,12 +25,13 @@ from stepwell.stores.sqlite.connection import (
     patiently,
     unavailable,
 )
+from stepwell.stores.sqlite.file import OpenFile
 from stepwell.stores.sqlite.migration import migrate, migrations_in
 from stepwell.stores.sqlite.writer import Operation, Writer
 
 T = TypeVar("T")
 PATIENCE = 30.0
-"""For how many seconds a write waits for a file that another process keeps locked."""
+"""For how many seconds a write waits for a file that another process keeps locked, or for room on a full disk."""
 _READERS = 3
 
 
@@ -41,6 +42,7 @@ class Database:
         self, path: Path, connection: sqlite3.Connection, *, patience: float, on_busy: BusyLine | None
     ) -> None:
         self.path = path
+        self._file = OpenFile(path)
         self.announcements = Announcements()
         """Of commits of this process that others may want to know of."""
         self._patience = patience
@@ -53,7 +55,7 @@ class Database:
         self._closed = False
         self._connection = connection
         self._writer = Writer(
-            path, connection, patience=patience, on_busy=on_busy, announce=self.announcements.announce
+            self._file, connection, patience=patience, on_busy=on_busy, announce=self.announcements.announce
         )
 
     @classmethod
@@ -67,9 +69,12 @@ class Database:
     ) -> Database:
         """Open or create the file; blocks, for at most `patience` seconds. Raises Unavailable.
 
-        `on_busy` gets a line a second while another process keeps the file locked; it is called in other threads.
+        `on_busy` gets a line a second while another process keeps the file locked or the disk is full; it is called in
+        other threads. A file that holds another program's tables is refused and left as it is.
         """
-        path = Path(path)
+        if str(path) == ":memory:":
+            raise Unavailable(":memory: names no file, and a database is one, so that other processes find it")
+        path = Path(path).absolute()
         try:
             connection = patiently(path, lambda: connect_writer(path, durability), patience=patience, on_busy=on_busy)
         except sqlite3.Error as error:
@@ -82,6 +87,7 @@ class Database:
         To be called before the database is used: `part` names what the files are about, and counts for itself.
         """
         migrations = migrations_in(folder)
+        self._file.check()
         try:
             connection = sqlite3.connect(self.path, timeout=1.0, isolation_level=None)
             try:
@@ -154,6 +160,7 @@ class Database:
         return self._read(connection, query)
 
     def _connect_reader(self) -> sqlite3.Connection:
+        self._file.check()
         try:
             return connect_reader(self.path)
         except sqlite3.Error as error:

@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from stepwell.errors import Unavailable
+from stepwell.stores.sqlite.file import APPLICATION_ID
 
 _FILE = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 _TABLE = """
@@ -87,6 +88,7 @@ def _apply(connection: sqlite3.Connection, part: str, migration: Migration) -> N
     connection.execute("BEGIN EXCLUSIVE")
     try:
         connection.execute(_TABLE)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         done = connection.execute(
             "SELECT 1 FROM schema_migration WHERE part = ? AND number = ?", (part, migration.number)
         ).fetchone()

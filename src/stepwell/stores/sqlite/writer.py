@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
 from stepwell.errors import Unavailable
 from stepwell.stores.sqlite.connection import BusyLine, is_of_the_statement, patiently, unavailable
+from stepwell.stores.sqlite.file import OpenFile
 
 GROUP_OPERATIONS = 1000
 GROUP_BYTES = 4 * 1024 * 1024
@@ -52,14 +52,15 @@ class Writer:
 
     def __init__(
         self,
-        path: Path,
+        file: OpenFile,
         connection: sqlite3.Connection,
         *,
         patience: float,
         on_busy: BusyLine | None,
         announce: Callable[[], None],
     ) -> None:
-        self._path = path
+        self._file = file
+        self._path = path = file.path
         self._wal = path.with_name(path.name + "-wal")
         self._connection = connection
         self._patience = patience
@@ -125,26 +126,29 @@ class Writer:
         return open_ended
 
     def _commit(self, group: list[Operation]) -> list[_Outcome]:
-        connection = self._connection
         try:
-            patiently(
-                self._path,
-                lambda: connection.execute("BEGIN IMMEDIATE"),
-                patience=self._patience,
-                on_busy=self._on_busy,
+            outcomes = patiently(
+                self._path, lambda: self._attempt(group), patience=self._patience, on_busy=self._on_busy
             )
-            outcomes = [self._perform(operation) for operation in group]
-            connection.execute("COMMIT")
         except (sqlite3.Error, Unavailable) as error:
             failure = error if isinstance(error, Unavailable) else unavailable(self._path, error)
-            if connection.in_transaction:
-                with suppress(
-                    sqlite3.Error
-                ):  # the failure is told already, and an open transaction ends with the next try
-                    connection.execute("ROLLBACK")
             return [(operation.future, None, failure) for operation in group]
         if any(operation.announces for operation in group):
             self._announce()
+        return outcomes
+
+    def _attempt(self, group: list[Operation]) -> list[_Outcome]:
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            outcomes = [self._perform(operation) for operation in group]
+            self._file.check()
+            connection.execute("COMMIT")
+        except (sqlite3.Error, Unavailable):
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):  # what failed is told, and an open transaction ends with the next try
+                    connection.execute("ROLLBACK")
+            raise
         return outcomes
 
     def _perform(self, operation: Operation) -> _Outcome:
