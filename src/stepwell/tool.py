@@ -34,9 +34,7 @@ class ToolDeclaration:
 @overload
 def tool(function: _Function, /) -> _Function: ...
 @overload
-def tool(
-    *, idempotent: bool = True, name: str = "", description: str = ""
-) -> Callable[[_Function], _Function]: ...
+def tool(*, idempotent: bool = True, name: str = "", description: str = "") -> Callable[[_Function], _Function]: ...
 def tool(
     function: Callable[..., Any] | None = None,
     /,

@@ -150,7 +150,11 @@ asyncio.run(main())
 async def test_c051_a_crash_between_the_write_and_its_journal_entry_makes_no_second_version(project):
     project.workflow([KB])
     killed = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", KILLED, str(project.folder)], timeout=60, check=False, env=dict(os.environ)
+        subprocess.run,
+        [sys.executable, "-c", KILLED, str(project.folder)],
+        timeout=60,
+        check=False,
+        env=dict(os.environ),
     )
     assert killed.returncode == -signal.SIGKILL
     async with project.engine() as engine:
@@ -188,7 +192,12 @@ async def test_the_performer_passes_on_what_the_step_says():
     await perform(effect, call())
     await perform(replace(effect, content="newer section"), call("other"))
     kept = await store.document(ACCOUNT, "d")
-    assert (kept["collection"], kept["section"], kept["metadata"], kept["text"]) == ("help", "s", {"a": 1}, "newer section")
+    assert (kept["collection"], kept["section"], kept["metadata"], kept["text"]) == (
+        "help",
+        "s",
+        {"a": 1},
+        "newer section",
+    )
     found = await perform(KnowledgeRead("section", ("help",)), call())
     assert [passage["text"] for passage in found.value["passages"]] == ["newer section"]
     with pytest.raises(StepFailed, match="key is empty"):

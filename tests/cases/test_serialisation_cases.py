@@ -123,9 +123,7 @@ async def test_c107_a_value_is_the_same_with_and_without_a_restart(tmp_path):
     ],
 )
 async def test_c107_a_value_that_json_cannot_hold_fails_the_step_at_once_with_its_place(tmp_path, source, path):
-    project = Project(
-        tmp_path, f"cyclic = [[]]\ncyclic[0].append(cyclic)\n@stepwell.tool\ndef s(): return {source}\n"
-    )
+    project = Project(tmp_path, f"cyclic = [[]]\ncyclic[0].append(cyclic)\n@stepwell.tool\ndef s(): return {source}\n")
     run, steps = await project.run(STEPS)
     assert run.status == "failed"
     error = steps["/s"]["error"]

@@ -64,7 +64,7 @@ def worker(tmp_path: Path) -> Iterator[Path]:
 
 
 def until(folder: Path, run: str, status: str) -> dict[str, Any]:
-    for _ in range(100):
+    for _ in range(400):
         found = json.loads(
             stepwell(folder, "runs", "show", run, "--json", "--database", f"sqlite:///{folder}/runs.db").stdout
         )
