@@ -46,9 +46,7 @@ def example(arguments: list[str]) -> int:
         sys.exit("Stepwell could not be installed: see uv's message above")
     program = Path(".venv", "Scripts", "stepwell.exe") if os.name == "nt" else Path(".venv", "bin", "stepwell")
     command = [str(program), "run", str(EXAMPLE / "workflow.yaml"), *given, *arguments]
-    # Beside this file, so that the commands of the README find the run wherever the settings are.
-    here = {"STEPWELL_DATABASE": "sqlite:///./stepwell.db", **os.environ}
-    with subprocess.Popen(command, cwd=ROOT, env=here) as running:
+    with subprocess.Popen(command, cwd=ROOT) as running:
         while running.poll() is None:
             with suppress(KeyboardInterrupt):  # it parks the run and says how to go on; wait for that
                 running.wait()

@@ -320,6 +320,29 @@ def test_validate_tells_unknown_tools_and_models_and_what_else_is_wrong_in_one_g
     assert not (project.folder / "stepwell.db").exists()
 
 
+def test_every_refusal_is_one_object_for_programs(project: Project) -> None:
+    (project.folder / "wrong.yaml").write_text("workflow: wrong\nsteps:\n  - {id: a, type: tool_cal}\n")
+    project("run", "plain.yaml", "-i", "name=A")
+    for args, event, kind in (
+        (["run", "wrong.yaml"], "run_refused", "definition"),
+        (["run", "none.yaml"], "run_refused", "usage"),
+        (["run", "plain.yaml", "--watchh"], "run_refused", "usage"),
+        (["run", "plain.yaml", "-i", "x:=["], "run_refused", "usage"),
+        (["run", "plain.yaml"], "run_refused", "preflight"),
+        (["runs", "show", "zzzz"], "refused", "not_found"),
+        (["runs", "cancel", json.loads(project("runs", "--json"))[0]["id"]], "refused", "conflict"),
+        (["approvals", "show", "zzzz"], "refused", "not_found"),
+        (["approvals", "approve", "zzzz", "--database", "none.db"], "refused", "not_found"),
+    ):
+        result = project.result(*args, "--json")
+        (told,) = lines_of(result.stdout)
+        assert (told["run"], told["event"], told["status"]) == (None, event, "refused")
+        assert (told["error"]["kind"], bool(told["error"]["message"])) == (kind, True)
+        assert result.stderr
+    problems = lines_of(project("run", "wrong.yaml", "--json", code=2))[0]["error"]["problems"]
+    assert problems[0]["line"] == 3
+
+
 def test_a_dry_run_shows_the_plan_and_does_nothing(project: Project) -> None:
     out = project("run", "plain.yaml", "-i", "name=A", "--dry-run")
     assert "  inner" in out

@@ -74,9 +74,21 @@ class _Stepwell(Group):
             if debug.get("debug"):
                 raise
             code = explain(error)
+            _tell_programs(error, sys.argv[1:] if args is None else list(args))
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
         return code
+
+
+def _tell_programs(error: Exception, args: list[str]) -> None:
+    """With `--json`, a command about runs prints one object also where it is refused."""
+    command = next((word for word in args if not word.startswith("-")), "")
+    if "--json" not in args or command not in {"run", "runs", "approvals"}:
+        return
+    from stepwell.cli.exits import as_object
+    from stepwell.cli.text import json_text
+
+    click.echo(json_text(as_object(error, event="run_refused" if command == "run" else "refused")))
 
 
 def _version(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 -- click's

@@ -44,12 +44,13 @@ def of_status(status: str) -> int:
 
 
 class Refusal(Exception):
-    """A command ends here with a reason; `hint` says how to fix it."""
+    """A command ends here with a reason; `hint` says how to fix it, `kind` tells programs what it is."""
 
-    def __init__(self, message: str, *, hint: str = "", code: int = USAGE) -> None:
+    def __init__(self, message: str, *, hint: str = "", code: int = USAGE, kind: str = "usage") -> None:
         super().__init__(message)
         self.hint = hint
         self.code = code
+        self.kind = kind
 
 
 class Mistyped(click.UsageError):
@@ -105,6 +106,38 @@ def explain(error: Exception) -> int:
     message, hint, code = _told(error)
     tell_error(message, hint=hint)
     return code
+
+
+def as_object(error: Exception, *, event: str) -> dict[str, object]:
+    """Why a command failed, for programs; `refused` means that it has changed nothing."""
+    from dataclasses import asdict
+
+    from stepwell import errors
+
+    kind = _kind(error)
+    said: dict[str, object] = {"kind": kind, "message": _told(error)[0]}
+    if isinstance(error, errors.DefinitionError | errors.InputError):
+        problems = [asdict(problem) for problem in error.problems]
+        said |= {"message": "; ".join(problem.message for problem in error.problems[:3]), "problems": problems}
+    if kind in {"unavailable", "error"}:
+        return {"run": None, "event": "error", "status": "error", "error": said}
+    return {"run": None, "event": event, "status": "refused", "error": said}
+
+
+def _kind(error: Exception) -> str:
+    from stepwell import errors
+
+    if isinstance(error, Refusal):
+        return error.kind
+    kinds: tuple[tuple[type[Exception], str], ...] = (
+        (errors.DefinitionError, "definition"),
+        (errors.InputError, "input"),
+        (errors.NotFound, "not_found"),
+        (errors.Conflict, "conflict"),
+        (errors.Unavailable, "unavailable"),
+        (click.ClickException, "usage"),
+    )
+    return next((kind for found, kind in kinds if isinstance(error, found)), "error")
 
 
 def _told(error: Exception) -> tuple[str, str, int]:

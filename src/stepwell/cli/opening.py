@@ -57,7 +57,9 @@ class NoDatabase(Refusal):
 
     def __init__(self, file: Path) -> None:
         message = f"there is no database at {file} yet"
-        super().__init__(message, hint=f"`{program()} run FILE` makes one, or name another with --database")
+        super().__init__(
+            message, hint=f"`{program()} run FILE` makes one, or name another with --database", kind="not_found"
+        )
 
 
 def tell_no_database(none: NoDatabase, *, as_json: bool) -> None:
@@ -152,4 +154,6 @@ def _only(text: str, known: Sequence[N], word: str, shown: Callable[[N], str], *
         raise Refusal(f"{len(found)} {word}s have ids like {text}: {names}", hint="give more of the id", code=code)
     lists = f"{program()} runs list" if word == "run" else f"{program()} approvals list --all"
     short = f"a shortened id has at least {SHORTEST} characters; " if len(text) < SHORTEST else ""
-    raise Refusal(f"there is no {word} {text}", hint=f"{short}`{lists}` shows what there is", code=code)
+    raise Refusal(
+        f"there is no {word} {text}", hint=f"{short}`{lists}` shows what there is", code=code, kind="not_found"
+    )

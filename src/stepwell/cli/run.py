@@ -93,7 +93,8 @@ def _refuse(problems: list[Problem], *, as_json: bool) -> int:
 
         from stepwell.cli.text import json_text
 
-        error = {"kind": "preflight", "problems": [asdict(problem) for problem in problems]}
+        message = "; ".join(problem.message for problem in problems if problem.severity == "error")
+        error = {"kind": "preflight", "message": message, "problems": [asdict(problem) for problem in problems]}
         click.echo(json_text({"run": None, "event": "run_refused", "status": "refused", "error": error}))
     return exits.USAGE
 
@@ -112,7 +113,7 @@ async def _carry(engine: Engine, order: Order, loaded: LoadedWorkflow, value: Js
     except Conflict as conflict:
         full = isinstance(conflict.detail, dict) and "lane" in conflict.detail
         hint = "try again when one has ended" if full else "use another key, or the same workflow and input"
-        raise exits.Refusal(str(conflict), hint=hint) from None
+        raise exits.Refusal(str(conflict), hint=hint, kind="conflict") from None
     workflow = loaded.workflow
     screen = screen_for(Progress(workflow), as_json=order.as_json)
     screen.begin(handle.run_id, workflow.name or workflow.workflow)
