@@ -296,11 +296,12 @@ class PlanningRuntime:
 
     def leave(self) -> None:
         self._tokens -= 1
-        if self._tokens == 0:
-            blocked, self._blocked = self._blocked, {}
-            for future, leaving in blocked.values():
-                self.enter()
-                future.set_exception(leaving)
+        if self._tokens or any(future.done() for future, _ in self._blocked.values()):
+            return  # one that was cut off takes a token as soon as it runs
+        blocked, self._blocked = self._blocked, {}
+        for future, leaving in blocked.values():
+            self.enter()
+            future.set_exception(leaving)
 
 
 def _in_doubt(number: int, now: float) -> Attempt:
