@@ -309,6 +309,8 @@ def test_validate_tells_unknown_tools_and_models_and_what_else_is_wrong_in_one_g
     told = json.loads(project("validate", "wrong.yaml", "--json", code=1))
     assert [(row["line"], row["code"]) for row in told] == [(3, "tool"), (4, "model_unknown"), (5, "step")]
     assert told[0]["hint"] == "did you mean 'note'?"
+    (project.folder / "recipe.yaml").write_text("workflow: r\nsteps:\n  - {id: b, type: recipe, recipe: nope}\n")
+    assert len(json.loads(project("validate", "recipe.yaml", "--json", code=1))) == 1
     (project.folder / "stepwell.toml").write_text('[project]\ntoolz = ["tools.py"]\n')
     told = json.loads(project("validate", "wrong.yaml", "plain.yaml", "--json", code=1))
     assert [(Path(row["file"]).name, row["line"]) for row in told] == [("stepwell.toml", 2), ("wrong.yaml", 5)]

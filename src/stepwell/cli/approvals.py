@@ -251,7 +251,7 @@ async def _decide(decision: Decision) -> int:
             )
             click.echo(f"run {run.id}: {who}")
         return exits.OK
-    await _carry_on(run.id, where, as_json=decision.as_json)
+    await _carry_on(run.id, where, tail, as_json=decision.as_json)
     return exits.OK
 
 
@@ -265,7 +265,7 @@ async def _tell_way_on(engine: Engine, wait: Wait, tail: str) -> None:
         click.echo(f"  the run can go on: {program()} runs resume {run.id}{tail}", err=True)
 
 
-async def _carry_on(run_id: str, database: str, *, as_json: bool) -> None:
+async def _carry_on(run_id: str, database: str, tail: str, *, as_json: bool) -> None:
     """What goes wrong now is the run's: it is told, and the decision stands."""
     from stepwell.cli.runs import carry_on
 
@@ -273,7 +273,7 @@ async def _carry_on(run_id: str, database: str, *, as_json: bool) -> None:
         await carry_on(run_id, database=database, as_json=as_json)
     except Exception as problem:  # noqa: BLE001 -- told in full; the decision was taken all the same
         exits.explain(problem)
-        click.echo(f"the decision is taken; go on with: {program()} runs resume {run_id}", err=True)
+        click.echo(f"the decision is taken; go on with: {program()} runs resume {run_id}{tail}", err=True)
 
 
 async def _taken(engine: Engine, wait: Wait, decision: Decision) -> Wait:

@@ -68,8 +68,16 @@ def _problems(file: Path, tools: tuple[Path, ...]) -> list[Problem]:
         problems = error.problems
         loaded = unchecked(file)
     if loaded is not None and not wrong and asks_the_project(loaded):
-        problems = list(dict.fromkeys([*problems, *project_problems(file, loaded, tools)]))
+        told = {(problem.file, problem.line, problem.message) for problem in problems}
+        found = project_problems(file, loaded, tools)
+        problems = [*problems, *(one for one in found if not told & _same(one))]
     return [*wrong, *sorted(problems, key=lambda problem: (problem.file, problem.line, problem.column))]
+
+
+def _same(problem: Problem) -> set[tuple[str, int, str]]:
+    """How loading would have told a problem of the project, which begins with its step."""
+    messages = (problem.message, problem.message.partition(": ")[2])
+    return {(problem.file, problem.line, message) for message in messages}
 
 
 class _Recipes:
