@@ -102,3 +102,14 @@ def test_a_run_whose_tools_are_gone_is_stuck_and_goes_on_when_they_are_back(work
     (worker / "away.py").rename(worker / "tools.py")
     resumed = stepwell(worker, "runs", "resume", run, *database)
     assert resumed.returncode == 5, resumed.stderr
+
+
+def test_a_run_whose_tools_are_gone_can_be_cancelled(worker: Path):
+    (worker / "w.yaml").write_text(WORKFLOW)
+    (worker / "tools.py").write_text(TOOLS)
+    database = ("--database", f"sqlite:///{worker}/runs.db")
+    started = stepwell(worker, "run", "w.yaml", "--tools", "tools.py", "--json", *database)
+    run = json.loads(started.stdout.splitlines()[-1])["run"]
+    (worker / "tools.py").unlink()
+    assert stepwell(worker, "runs", "cancel", run, *database).returncode == 0
+    assert until(worker, run, "cancelled")["error"]["kind"] == "cancelled"

@@ -75,7 +75,9 @@ def test_chinese_is_cut_at_its_sentences():
     assert all(chunk.text.endswith("。") for chunk in found)
 
 
-@pytest.mark.parametrize("text", ["x" * 2_000_000, "\n" * 2_000_000, "# \n" * 500_000, ". " * 1_000_000, "\n \t" * 500_000, "。" * 1_000_000])
+@pytest.mark.parametrize(
+    "text", ["x" * 2_000_000, "\n" * 2_000_000, "# \n" * 500_000, ". " * 1_000_000, "\n \t" * 500_000, "。" * 1_000_000]
+)
 def test_the_time_for_passages_grows_with_the_length_alone(text):
     started = time.process_time()
     found = chunks(text)

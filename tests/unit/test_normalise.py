@@ -281,10 +281,12 @@ anything = st.recursive(
     | st.uuids()
     | st.complex_numbers()
     | st.sampled_from([Colour.RED, Level.HIGH, Word.YES]),
-    lambda inner: st.lists(inner)
-    | st.tuples(inner, inner)
-    | st.frozensets(st.integers())
-    | st.dictionaries(st.text(st.characters(exclude_categories=())) | st.integers(), inner),
+    lambda inner: (
+        st.lists(inner)
+        | st.tuples(inner, inner)
+        | st.frozensets(st.integers())
+        | st.dictionaries(st.text(st.characters(exclude_categories=())) | st.integers(), inner)
+    ),
     max_leaves=15,
 )
 

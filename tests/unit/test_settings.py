@@ -90,7 +90,12 @@ def test_every_key_has_a_twin_in_the_environment(project):
     model = found.models["big-one"]
     assert (found.durability, found.default_model) == ("normal", "big-one")
     assert found.embedded_gguf == str(project / "m.gguf")
-    assert (model.provider, model.base_url, model.model, model.max_concurrency) == ("anthropic", "https://b", "other", 3)
+    assert (model.provider, model.base_url, model.model, model.max_concurrency) == (
+        "anthropic",
+        "https://b",
+        "other",
+        3,
+    )
     assert model.api_key.reveal() == "sk-very-secret"
 
 
@@ -152,7 +157,10 @@ def test_all_mistakes_are_told_at_once_with_their_places(project):
         ('project = "x"\n', "stepwell.toml:1:1: error[settings] project is a section"),
         ('database = "x"\n', "stepwell.toml:1:1: error[unknown] there is no key 'database'"),
         ('[project]\ndatabase = "postgresql://x/y"\n', "stepwell.toml:2:1: error[settings] databases of this version"),
-        ('[project]\ndefault_model = "bg"\n[models.big]\nprovider="openai"\nmodel="m"\n', "stepwell.toml:2:1: error[unknown] there is no model 'bg'"),
+        (
+            '[project]\ndefault_model = "bg"\n[models.big]\nprovider="openai"\nmodel="m"\n',
+            "stepwell.toml:2:1: error[unknown] there is no model 'bg'",
+        ),
         ('[models.x]\nmodel = "m"\n', "stepwell.toml:1:2: error[settings] the model 'x' has no provider"),
         ('[models.x]\nprovider = "openai"\n', "stepwell.toml:1:2: error[settings] the model 'x' has no `model`"),
         ("[models]\nx = 1\n", "stepwell.toml:2:1: error[settings] models.x is a section"),

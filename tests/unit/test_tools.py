@@ -175,7 +175,12 @@ async def test_all_wrong_arguments_are_named_at_once():
         "take: customer.name should be a valid string; customer.tags.1 should be a valid string; "
         "cents is missing; sents is not an argument of this tool"
     )
-    assert [one["argument"] for one in found.detail["arguments"]] == ["customer.name", "customer.tags.1", "cents", "sents"]
+    assert [one["argument"] for one in found.detail["arguments"]] == [
+        "customer.name",
+        "customer.tags.1",
+        "cents",
+        "sents",
+    ]
 
 
 async def test_names_that_clash_with_those_of_models_are_fine():
@@ -320,7 +325,9 @@ async def test_what_a_failure_carries_is_made_recordable():
     assert record["kind"] == "tool_error"
     assert record["message"] == "m\ufffd"
     assert "retry_after" not in record
-    assert record["detail"] == {"left_out": "the value at /a is a bytes, which is not JSON; decode it, or return it as base64 text"}
+    assert record["detail"] == {
+        "left_out": "the value at /a is a bytes, which is not JSON; decode it, or return it as base64 text"
+    }
 
 
 async def test_the_performer_gives_the_tools_result():
@@ -331,7 +338,9 @@ async def test_the_performer_gives_the_tools_result():
     assert (await performed(take, x=1)).value == {"x": 1}
 
 
-@pytest.mark.parametrize("kind", ["invalid_request", "auth_error", "not_found", "rate_limit", "overloaded", "server_error"])
+@pytest.mark.parametrize(
+    "kind", ["invalid_request", "auth_error", "not_found", "rate_limit", "overloaded", "server_error"]
+)
 async def test_c052_kinds_that_cannot_pass_by_themselves_are_not_retryable(kind):
     @tool
     def take():

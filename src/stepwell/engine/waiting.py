@@ -141,7 +141,8 @@ class Waiting:
             try:
                 await future
             except asyncio.CancelledError:
-                if self._waiters.pop(path, None) is not None:
+                if future.cancelled():  # else whoever woke it took a token for it
+                    self._waiters.pop(path, None)
                     self.enter()
                 raise
         return self._mail.pop(path)
@@ -155,10 +156,8 @@ class Waiting:
         if not inside:
             return
         for place in await self._store.withdraw(self._lease, inside, reason):
-            future = self._waiters.pop(place, None)
             self._settle(place, reason, path)
-            if future is not None and not future.done():
-                self.enter()
+            if (future := self._woken(place)) is not None:
                 future.set_exception(Withdrawn(reason, path))
 
     def _settle(self, path: str, reason: str, place: str) -> None:
@@ -172,10 +171,17 @@ class Waiting:
     def deliver(self, message: Message) -> None:
         """Hand a message to whom it is for; it is kept until somebody asks for it."""
         self._mail.setdefault(message.path, []).append(message)
-        future = self._waiters.pop(message.path, None)
-        if future is not None and not future.done():
-            self.enter()
+        if (future := self._woken(message.path)) is not None:
             future.set_result(None)
+
+    def _woken(self, path: str) -> asyncio.Future[None] | None:
+        """What waits at a path, with a token taken for it; None if nothing does or it is being cut off."""
+        future = self._waiters.get(path)
+        if future is None or future.done():
+            return None
+        del self._waiters[path]
+        self.enter()
+        return future
 
     def pending(self) -> dict[str, Wait]:
         """Waits that nothing has answered yet."""
@@ -211,11 +217,9 @@ class Waiting:
         if self._tokens == 0 and self._dozing:
             self._idle = True
             self.on_idle(True)
-        elif self._tokens == 0:
-            waiters, self._waiters = self._waiters, {}
-            for future in waiters.values():
-                if not future.done():
-                    self.enter()
+        elif self._tokens == 0 and not any(future.done() for future in self._waiters.values()):
+            for path in list(self._waiters):  # one that is being cut off takes its token first, and comes here again
+                if (future := self._woken(path)) is not None:
                     future.set_exception(Pause())
 
 

@@ -24,7 +24,7 @@ from stepwell.stores.liveness import boot_seconds
 if TYPE_CHECKING:
     from stepwell.engine.runtime import World
     from stepwell.interpreter.definition import Definition
-    from stepwell.ports import Lease, Run
+    from stepwell.ports import Lease, Loaded, Run
 
 GRACE = 3.0
 """Seconds that steps in flight get to end when their run is cancelled or the worker stops."""
@@ -148,9 +148,9 @@ class Worker:
             try:
                 world, definition = self._world_of(loaded.run), await self._pinned(loaded.run)
             except (NotFound, DefinitionError) as missing:  # nothing is created anew for it: it waits to be mended
-                error = {"kind": "missing", "message": str(missing), "retryable": False}
-                await self._store.release(lease, Batch(), Verdict("stuck", error=error, active=loaded.run.active))
-                return
+                if await self._store.release(lease, Batch(), _unable(loaded, str(missing))):
+                    return
+                continue
             current = Pass(lease, loaded, definition, world, partial(self._sure, lease))
             self._passes[lease.run_id] = current
             try:
@@ -227,3 +227,12 @@ class Worker:
                 await self._prolong(list(self._leases.values()))
             except StepwellError as problem:
                 log.warning("leases could not be renewed: %s", problem)
+
+
+def _unable(loaded: Loaded, problem: str) -> Verdict:
+    """The end of a pass that cannot begin: the run is kept for when what is missing is back, or cancelled if asked."""
+    active, seen = loaded.run.active, max((message.order for message in loaded.messages), default=0)
+    if any(message.kind == "cancel" for message in loaded.messages):
+        error = {"kind": "cancelled", "message": "the run was cancelled", "retryable": False}
+        return Verdict("cancelled", error=error, active=active, seen=seen)
+    return Verdict("stuck", error={"kind": "missing", "message": problem, "retryable": False}, active=active, seen=seen)

@@ -80,8 +80,10 @@ def test_the_second_design_loads_as_it_is_written(loader):
 def test_the_second_design_brings_its_own_defaults(loader):
     found = loader.load("workflow_id: w\nsteps: [{step_id: a, type: set, values: {}}]")
     assert [str(warning) for warning in found.warnings] == [
-        ("f.yaml:1:1: warning[not_performed] steps that fail end the run; in this design they would suspend it by default\n"
-        "    hint: write default_error_strategy: fail; suspend is not performed by this version")
+        (
+            "f.yaml:1:1: warning[not_performed] steps that fail end the run; in this design they would suspend it by default\n"
+            "    hint: write default_error_strategy: fail; suspend is not performed by this version"
+        )
     ]
     assert found.data["steps"][0]["depends_on"] == []
     assert found.data["defaults"]["timeout"] == 30
