@@ -31,7 +31,7 @@ def test_the_planner_comes_to_the_result_and_the_journal_of_the_runner(definitio
         outcome = await driver.to_the_end()
         assert (outcome.status, outcome.output) == (run.status, run.output)
         done = {path for path, outcome in journal.items() if path and outcome.kind != "cancelled"}
-        if not definition["loose"]:
+        if not definition["loose"] and not definition["breaks"]:  # how far siblings of a failed step came is timing
             assert {path for path in driver.paths() if not started(path)} == {one for one in done if not started(one)}
 
     asyncio.run(law())
