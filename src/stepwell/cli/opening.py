@@ -96,7 +96,7 @@ async def opened(
                 raise NoDatabase(file)
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepwell-"))
             url = f"sqlite:///{folder}/empty.db"
-        opening = open_engine(url, settings=settings, tools=tools, on_busy=_tell_busy)
+        opening = open_engine(url, settings=settings, tools=tools, on_busy=tell_busy)
         with contextlib.redirect_stdout(sys.stderr):  # what a tools file prints when it is loaded is no answer of ours
             engine = await opening.__aenter__()
         stack.push_async_exit(opening)
@@ -119,7 +119,7 @@ def database_tail(database: str, settings: Settings) -> str:
     return "" if used == here else f" --database {shlex.quote(database or used)}"
 
 
-def _tell_busy(line: str) -> None:
+def tell_busy(line: str) -> None:
     click.echo(visible(line), err=True)
 
 

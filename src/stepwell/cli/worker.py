@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
 from stepwell.cli import options
 from stepwell.cli.command import Command
-from stepwell.cli.opening import run_async, settings_at
+from stepwell.cli.opening import run_async, settings_at, tell_busy
 
 
 @click.command(
@@ -33,14 +33,10 @@ async def _serve(tools: tuple[Path, ...], database: str) -> None:
     settings = settings_at()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, stop.set)
-    async with open_engine(database, settings=settings, tools=tools, serves=True, on_busy=_tell_busy):
+    if sys.platform != "win32":  # there, Ctrl-C raises KeyboardInterrupt
+        for name in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(name, stop.set)
+    async with open_engine(database, settings=settings, tools=tools, serves=True, on_busy=tell_busy):
         click.echo(f"serving {database or settings.database}; Ctrl-C stops it", err=True)
         await stop.wait()
         click.echo("stopping; every run stays resumable", err=True)
-
-
-def _tell_busy(*facts: Any) -> None:
-    del facts
-    click.echo("the database is busy; trying again …", err=True)
