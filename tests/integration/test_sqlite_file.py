@@ -58,7 +58,7 @@ async def test_a_full_disk_is_waited_for_with_a_line_a_second_and_nothing_is_los
     handed = [store.append(lease, Batch([entry(f"/b/{n}", body=b"x" * 9000), entry(f"/c/{n}")])) for n in range(30)]
     orders = await asyncio.gather(*handed)
     assert orders == sorted(set(orders))
-    assert 1.9 <= time.monotonic() - began < 6
+    assert 1.9 <= time.monotonic() - began < 20
     assert len(disk.said) == 2
     assert all("the disk or the database is full; trying again" in line for line in disk.said)
     written = [entry.path for entry in await store.history(ACCOUNT, "r1")]

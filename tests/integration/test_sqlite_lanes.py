@@ -211,7 +211,7 @@ async def test_a_long_lane_is_no_part_of_what_a_claim_looks_at(tmp_path: Path) -
 
     began = time.monotonic()
     await empties(first, 100)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     await store.close()
 
 

@@ -81,7 +81,7 @@ def test_chinese_is_cut_at_its_sentences():
 def test_the_time_for_passages_grows_with_the_length_alone(text):
     started = time.process_time()
     found = chunks(text)
-    assert time.process_time() - started < 4
+    assert time.process_time() - started < 15
     assert all(len(chunk.text) <= LONGEST for chunk in found)
 
 

