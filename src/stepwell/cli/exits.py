@@ -134,6 +134,7 @@ def _kind(error: Exception) -> str:
         (errors.InputError, "input"),
         (errors.NotFound, "not_found"),
         (errors.Conflict, "conflict"),
+        (errors.Forbidden, "forbidden"),
         (errors.Unavailable, "unavailable"),
         (click.ClickException, "usage"),
     )
@@ -155,6 +156,9 @@ def _told(error: Exception) -> tuple[str, str, int]:
         case errors.NotFound():
             hint = f"`{program()} runs list` and `{program()} approvals list --all` show what there is"
             told = str(error), hint, USAGE
+        case errors.Forbidden():
+            hint = f"`{program()} users list` shows who is known here, and with which roles"
+            told = str(error), hint, FAILED
         case errors.Unavailable():
             hint = f"nothing that was recorded is lost; once the cause is gone, try again (`{program()} runs resume`)"
             told = str(error), hint, FAILED

@@ -27,6 +27,7 @@ from stepwell.expressions import ExpressionError
 from stepwell.interpreter.normalise import normalise
 from stepwell.journal.entry import encode
 from stepwell.journal.view import RunTree, build, called_in
+from stepwell.people.actor import OPERATOR
 from stepwell.ports import FINAL, Message, NewRun, Run, RunStore, SentEvent, Wait
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 
 ACCOUNT = "default"
-OPERATOR = "local operator"
 
 
 @dataclass(slots=True)

@@ -34,6 +34,7 @@ from stepwell.stores.memory.agenda import Agenda
 from stepwell.stores.memory.events import EventLog
 from stepwell.stores.memory.kept import Kept
 from stepwell.stores.memory.lanes import Lanes
+from stepwell.stores.memory.people import MemoryPeople
 from stepwell.stores.memory.records import RunRecord, copied, queued, same
 from stepwell.stores.rules import JUST_DUE, SATISFIED, check_lane, replaced_by, sets_time, told_of
 
@@ -45,6 +46,7 @@ class MemoryRunStore(Kept):
 
     def __init__(self, *, clock: Callable[[], float] = time.time, uptime: Callable[[], float] = boot_seconds) -> None:
         super().__init__(uptime)
+        self.people = MemoryPeople(clock)
         self._clock = clock
         self._renewed = 0.0
         self._events = EventLog()

@@ -25,6 +25,7 @@ from stepwell.stores.sqlite.claiming import Claimant
 from stepwell.stores.sqlite.connection import BusyLine, Durability
 from stepwell.stores.sqlite.creating import RunFilter, WaitFilter
 from stepwell.stores.sqlite.database import Database
+from stepwell.stores.sqlite.people import SqlitePeople
 from stepwell.stores.sqlite.rows import encode, message_of
 
 Json: TypeAlias = Any
@@ -48,6 +49,7 @@ class SqliteRunStore:
     ) -> None:
         database.migrate("runs", MIGRATIONS)
         self.database = database
+        self.people = SqlitePeople(database, clock)
         self._clock = clock
         self._uptime = uptime
         self._process = claiming.instance_of_this_process()
