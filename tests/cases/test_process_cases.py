@@ -7,7 +7,6 @@ import logging
 import sqlite3
 import time
 from collections.abc import Awaitable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from tests.chaos.stage import QUICK, Stage, tool
 from tests.engine_world import engine_with, workflow
 
 from stepwell.engine import engine as engine_module
-from stepwell.engine.worker import Rhythm, Worker
+from stepwell.engine.clock import Rhythm
+from stepwell.engine.worker import Worker
 from stepwell.errors import Conflict, Gone, Unavailable
 from stepwell.journal.entry import Entry, decode, read_body
 from stepwell.ports import Batch, Lease
@@ -305,7 +305,10 @@ async def test_c025_a_store_that_fails_when_the_child_ends_keeps_nobody_waiting(
 ) -> None:
     """The first two writes that hold the entry at `path` fail, each of them with everything after it."""
     failed = _failing_twice(path, monkeypatch)
-    monkeypatch.setattr(engine_module, "Worker", partial(Worker, rhythm=Rhythm(0.6, 0.2, 0.1)))
+    quick = Rhythm(0.6, 0.2, 0.1)
+    monkeypatch.setattr(
+        engine_module, "Worker", lambda name, world, **given: Worker(name, world, **given | {"rhythm": quick})
+    )
     monkeypatch.setenv("CHAOS_LEDGER", str(tmp_path / "ledger"))
     steps = [{"id": "child", "type": "sub_workflow", "workflow": "gated"}, tool("after")]
     async with Stage(tmp_path, steps) as stage:

@@ -14,16 +14,16 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable
-from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import stepwell.engine.engine as engine_module
+from stepwell.engine.clock import Rhythm
 from stepwell.engine.engine import Engine, open_engine
 from stepwell.engine.settings import Settings
-from stepwell.engine.worker import Rhythm, Worker
+from stepwell.engine.worker import Worker
 from stepwell.ports import Batch, Lease, Verdict
 from stepwell.stores.sqlite import SqliteRunStore
 from tests.chaos.faults import FAULTS
@@ -95,7 +95,8 @@ def main(arguments: list[str]) -> None:
     options = json.loads(arguments[2]) if len(arguments) > 2 else {}
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(process)d %(name)s %(message)s")
     if "rhythm" in options:
-        vars(engine_module)["Worker"] = partial(Worker, rhythm=Rhythm(**options["rhythm"]))
+        rhythm = {"rhythm": Rhythm(**options["rhythm"])}
+        vars(engine_module)["Worker"] = lambda name, world, **given: Worker(name, world, **given | rhythm)
     if fault := os.environ.get("CHAOS_FAULT"):
         FAULTS[fault]()
     if "die_at" in options or "die_at_write" in options:

@@ -109,7 +109,7 @@ class Pass:
         self, status: str, *, output: Json = None, error: dict[str, Json] | None = None, wake_at: float = 0.0
     ) -> Verdict:
         runtime = self.runtime
-        ended = runtime.clock() if status in FINAL else 0.0
+        ended = max(self.loaded.run.started, runtime.clock()) if status in FINAL else 0.0
         return Verdict(status, output, error, wake_at, round(runtime.active(), 3), runtime.usage, ended, runtime.seen)
 
     async def _interpret(self) -> Conclusion:
@@ -124,9 +124,12 @@ class Pass:
         now = runtime.clock()
         drafts = []
         for path, (started, attempts) in runtime.unfinished().items():
-            body = Body(status="cancelled", started=started, ended=now, attempts=attempts, error=verdict.error)
+            body = Body(
+                status="cancelled", started=started, ended=max(started, now), attempts=attempts, error=verdict.error
+            )
             drafts.append(Draft(path, "cancelled", body))
-        closing = Body(status=verdict.status, error=verdict.error, started=self.loaded.run.started, ended=now)
+        closing = Body(status=verdict.status, error=verdict.error, started=self.loaded.run.started)
+        closing.ended = max(closing.started, now)
         drafts.append(Draft("", "settled", closing))
         generation = self.loaded.run.generation
         return [draft.entry(generation=generation, at=now) for draft in drafts]

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,6 +22,7 @@ from stepwell.engine.preflight import Preflight
 from stepwell.engine.worker import Worker
 from stepwell.errors import Conflict, InputError, NotFound, Problem, StepFailed
 from stepwell.expressions import ExpressionError
+from stepwell.interpreter.instants import instant_text
 from stepwell.interpreter.normalise import normalise
 from stepwell.journal.entry import encode
 from stepwell.journal.view import RunTree, build, called_in
@@ -77,9 +76,10 @@ class Engine:
         self._bundles = Bundles(parts)
         name = f"{os.getpid()}-{secrets.token_hex(4)}"
         world = replace(parts.world, definitions=self._bundles)
-        self._worker = Worker(name, world, serves=serves)
+        self._worker = Worker(name, world, serves=serves, rhythm=parts.rhythm)
         self._worker.use(self._world_of)
         self._world = world
+        self._now = world.clock.now
         self._preflight = Preflight(parts)
 
     def _world_of(self, run: Run) -> World:
@@ -121,7 +121,7 @@ class Engine:
             raise InputError(problems)
         digest = await self._bundles.store(ACCOUNT, loaded)
         new = NewRun(
-            id=new_id(),
+            id=new_id(self._now()),
             account=ACCOUNT,
             workflow=loaded.workflow.workflow,
             version=loaded.workflow.version,
@@ -135,7 +135,7 @@ class Engine:
                 "chain": chain,
             },
             idempotency_key=idempotency_key,
-            created=time.time(),
+            created=self._now(),
             **_lane(loaded.workflow, filled),
         )
         run, _ = await self._store.create(new)
@@ -211,7 +211,7 @@ class Engine:
         Raises NotFound, and Conflict if the run has ended.
         """
         body = {"reason": reason, "by": by or OPERATOR}
-        await self._store.post(ACCOUNT, Message(run_id, "cancel", body=body, at=time.time()))
+        await self._store.post(ACCOUNT, Message(run_id, "cancel", body=body, at=self._now()))
         task = await self._worker.adopt(run_id)
         if task is not None:
             await asyncio.shield(task)
@@ -236,7 +236,7 @@ class Engine:
         wait = await self._store.wait(ACCOUNT, wait_id)
         if decision == "approved" and wait.request.get("form") and wait.status == "pending":
             data = _checked_form(wait.request["form"], data)
-        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        at = instant_text(self._now())
         body = {"decision": decision, "by": by, "at": at, "comment": comment, "data": data}
         return await self._store.decide(ACCOUNT, wait_id, normalise(body), digest=digest)
 
@@ -248,7 +248,7 @@ class Engine:
         """
         if not name or len(name) > 200:
             raise InputError([Problem("error", "event", "an event has a name of 1 to 200 characters")])
-        event = SentEvent(event_id or f"e{secrets.token_hex(8)}", name, normalise(data), time.time())
+        event = SentEvent(event_id or f"e{secrets.token_hex(8)}", name, normalise(data), self._now())
         return await self._store.send_event(ACCOUNT, event)
 
     async def served(self) -> bool:
@@ -301,9 +301,9 @@ def _checked_form(form: dict[str, Json], data: Json) -> Json:
     return filled
 
 
-def new_id() -> str:
+def new_id(now: float) -> str:
     """A run's id: 12 hex digits of milliseconds and 10 of chance. It grows with time; nobody chooses it."""
-    return f"{int(time.time() * 1000):012x}{secrets.token_hex(5)}"
+    return f"{int(now * 1000):012x}{secrets.token_hex(5)}"
 
 
 @asynccontextmanager

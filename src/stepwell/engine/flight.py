@@ -7,8 +7,7 @@ journal before it is made, and is awaited even if whoever asked for it is not th
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.errors import StepFailed, Unavailable
@@ -31,10 +30,13 @@ LAST_WORD = 0.25
 class Flights:
     """The effects that one pass has in flight."""
 
-    def __init__(self, performers: Mapping[type[Effect], Performer], ledger: Ledger) -> None:
+    def __init__(
+        self, performers: Mapping[type[Effect], Performer], ledger: Ledger, clock: Callable[[], float]
+    ) -> None:
         self.aloft: dict[str, Attempt] = {}
         self._performers = performers
         self._ledger = ledger
+        self._clock = clock
         self._stragglers: dict[str, tuple[asyncio.Task[None], Attempt, str]] = {}
 
     async def perform(self, effect: Effect, context: CallContext, attempt: Attempt, text: bytes, digest: str) -> None:
@@ -44,7 +46,7 @@ class Flights:
             return
         self.aloft[path] = attempt
         self._ledger.freshen(path)
-        flight = _fly(self._performers[type(effect)], effect, context, attempt)
+        flight = self._fly(self._performers[type(effect)], effect, context, attempt)
         try:
             if effect.again():
                 await flight
@@ -92,7 +94,7 @@ class Flights:
             draft = Draft(path, "succeeded", body, digest=digest)
             if not task.done():
                 task.cancel()
-                body.status, body.ended, body.reason = "cancelled", time.time(), {"type": "in_doubt"}
+                body.status, body.ended, body.reason = "cancelled", self._clock(), {"type": "in_doubt"}
                 draft.kind = "cancelled"
             elif attempt.failure is not None:
                 body.error, draft.kind = attempt.failure.record(), "failed"
@@ -100,6 +102,28 @@ class Flights:
                 draft.value(attempt.value, attempt.text)
             self._ledger.ride(draft)
         self._stragglers.clear()
+
+    async def _fly(self, performer: Performer, effect: Effect, context: CallContext, attempt: Attempt) -> None:
+        """Perform an effect within `context.timeout` seconds. Only the store's failure and a cancellation leave."""
+        try:
+            if getattr(performer, "keeps_time", False):
+                performed = await performer(effect, context)
+            else:
+                async with asyncio.timeout(context.timeout + LAST_WORD):
+                    performed = await performer(effect, context)
+            attempt.value, attempt.text = normalised_json(performed.value)
+            attempt.meta, attempt.outgoing = performed.meta, performed.outgoing
+        except StepFailed as failure:
+            attempt.failure = failure
+            usage = failure.detail.get("usage") if isinstance(failure.detail, dict) else None
+            attempt.meta = usage if isinstance(usage, dict) else None
+        except TimeoutError:
+            attempt.failure = StepFailed("timeout", f"no result within {context.timeout:g} s")
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 -- a fault of an adapter is this step's failure, not the engine's
+            attempt.failure = StepFailed("tool_error", f"{type(error).__name__}: {error}")
+        attempt.ended = max(attempt.started, self._clock())
 
 
 def _doubtful(failure: StepFailed | None) -> StepFailed | None:
@@ -110,26 +134,3 @@ def _doubtful(failure: StepFailed | None) -> StepFailed | None:
         return failure
     message = f"{failure.message}; the call may not be repeated, and nobody knows whether it took effect"
     return StepFailed("in_doubt", message, retryable=False, detail={"cause": failure.record()})
-
-
-async def _fly(performer: Performer, effect: Effect, context: CallContext, attempt: Attempt) -> None:
-    """Perform an effect within `context.timeout` seconds. Only the store's failure and a cancellation leave."""
-    try:
-        if getattr(performer, "keeps_time", False):
-            performed = await performer(effect, context)
-        else:
-            async with asyncio.timeout(context.timeout + LAST_WORD):
-                performed = await performer(effect, context)
-        attempt.value, attempt.text = normalised_json(performed.value)
-        attempt.meta, attempt.outgoing = performed.meta, performed.outgoing
-    except StepFailed as failure:
-        attempt.failure = failure
-        usage = failure.detail.get("usage") if isinstance(failure.detail, dict) else None
-        attempt.meta = usage if isinstance(usage, dict) else None
-    except TimeoutError:
-        attempt.failure = StepFailed("timeout", f"no result within {context.timeout:g} s")
-    except Unavailable:
-        raise
-    except Exception as error:  # noqa: BLE001 -- a fault of an adapter is this step's failure, not the engine's
-        attempt.failure = StepFailed("tool_error", f"{type(error).__name__}: {error}")
-    attempt.ended = max(attempt.started, time.time())

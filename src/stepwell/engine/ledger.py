@@ -5,7 +5,6 @@ The law of the file: a fact is remembered only once it is durable; what can be d
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,7 +22,15 @@ Json: TypeAlias = Any
 class Ledger:
     """Outcomes by path, rounds, and the entries that ride. `told` hears of every entry that counts."""
 
-    def __init__(self, lease: Lease, loaded: Loaded, store: RunStore, told: Callable[[Draft], None]) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        loaded: Loaded,
+        store: RunStore,
+        told: Callable[[Draft], None],
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+    ) -> None:
         self.outcomes: dict[str, Outcome] = {}
         self.rounds: dict[str, int] = {}
         self.rewinds: dict[str, int] = {}
@@ -38,7 +45,9 @@ class Ledger:
         self._live: set[str] = set()
         self._riders: list[Draft] = []
         self._active_before = loaded.run.active
-        self._since = time.monotonic()
+        self._clock = clock
+        self._monotonic = monotonic
+        self._since = monotonic()
         self._idle = False
         for entry in sorted(loaded.entries, key=lambda entry: entry.order):
             if entry.kind == "cancelled":  # says how something was left, not what came of it
@@ -75,14 +84,14 @@ class Ledger:
 
     def active(self) -> float:
         """Active seconds of the run so far."""
-        return self._active_before + (0.0 if self._idle else time.monotonic() - self._since)
+        return self._active_before + (0.0 if self._idle else self._monotonic() - self._since)
 
     def set_idle(self, idle: bool) -> None:  # noqa: FBT001 -- the one thing that a change of it says
         """Stop the active clock, or let it go on."""
         if idle and not self._idle:
             self._active_before = self.active()
         elif self._idle and not idle:
-            self._since = time.monotonic()
+            self._since = self._monotonic()
         self._idle = idle
 
     @property
@@ -91,7 +100,7 @@ class Ledger:
 
     def ride(self, draft: Draft, *, quietly: bool = False) -> Outcome:
         """Record something that can be derived again; it becomes durable with the next append."""
-        draft.body.active = round(self.active(), 3)
+        self._date(draft.body)
         outcome = draft.outcome()
         self._riders.append(draft)
         self.freshen(draft.path)
@@ -119,8 +128,14 @@ class Ledger:
         return outcome
 
     def _entry(self, draft: Draft) -> Entry:
-        draft.body.active = round(self.active(), 3)
-        return draft.entry(generation=self._run.generation, at=time.time())
+        self._date(draft.body)
+        return draft.entry(generation=self._run.generation, at=self._clock())
+
+    def _date(self, body: Body) -> None:
+        """Note how long the run was active; what began in an earlier pass ends after it began, whatever clocks say."""
+        body.active = round(self.active(), 3)
+        if body.ended and body.ended < body.started:
+            body.ended = body.started
 
     def closing(self) -> list[Entry]:
         """What still rides, for a transaction that somebody else makes."""
@@ -129,7 +144,7 @@ class Ledger:
 
     async def rewind(self, block: str, cause: str, stale: Sequence[str], failed: Draft) -> None:
         """Record that `cause` failed and why every step of `stale` starts another round."""
-        draft = Draft(f"{cause}/~rewound", "rewound", Body(started=time.time()))
+        draft = Draft(f"{cause}/~rewound", "rewound", Body(started=self._clock()))
         draft.value({"block": block, "cause": cause, "stale": list(stale)})
         self.ride(failed)
         outcome = await self.record(draft)

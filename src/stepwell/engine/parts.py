@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from stepwell.definition.load import load_file
 from stepwell.definition.step import NoRecipes, Recipes, Step, walk
+from stepwell.engine.clock import USUAL, Rhythm
 from stepwell.errors import DefinitionError, NotFound, Problem
 from stepwell.kinds import discover
 
@@ -64,6 +65,7 @@ class Parts:
     models: Models | None = None
     world_of: Callable[[dict[str, Json]], World | None] = lambda _: None
     """What runs of another project may touch, by the project that they were started in; None for the engine's own."""
+    rhythm: Rhythm = USUAL
     closing: list[Callable[[], Any]] = field(default_factory=list)
     """What to await or call when the engine closes, last first."""
 

@@ -7,12 +7,13 @@ it is durable; a pass that has lost its lease records nothing more.
 from __future__ import annotations
 
 import asyncio
-import time
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from stepwell.engine.ancestry import CHAIN
+from stepwell.engine.clock import SYSTEM, steady
 from stepwell.engine.events import Event, told_by
 from stepwell.engine.flight import Flights
 from stepwell.engine.ledger import Ledger
@@ -23,7 +24,7 @@ from stepwell.interpreter.interruption import Abort, RunCancelled, RunTimedOut
 from stepwell.interpreter.runtime import Attempt
 from stepwell.journal import path as paths
 from stepwell.journal.entry import Body, Draft, Entry, Outcome
-from stepwell.ports import Batch, Lease, Loaded, Message, Outgoing, Tools, Wait, WaitKind
+from stepwell.ports import Batch, Clock, Lease, Loaded, Message, Outgoing, Tools, Wait, WaitKind
 
 if TYPE_CHECKING:
     from stepwell.definition.compile import StepPlan
@@ -57,13 +58,14 @@ class Definitions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a pass may touch: the store, performers by effect type, tools and listeners."""
+    """What a pass may touch: the store, performers by effect type, tools, listeners and the clock."""
 
     store: RunStore
     performers: Mapping[type[Effect], Performer]
     tools: Tools
     listeners: Listeners
     definitions: Definitions | None = None
+    clock: Clock = SYSTEM
 
 
 class LiveRuntime:
@@ -90,9 +92,10 @@ class LiveRuntime:
         self._chain = (*loaded.run.project.get("chain", ()), loaded.run.workflow)
         self._timeout = definition.plan.workflow.timeout
         self._world = world
-        self._ledger = Ledger(lease, loaded, world.store, self._tell)
-        self._flights = Flights(world.performers, self._ledger)
-        self._waiting = Waiting(lease, loaded, world.store, self._ledger, self._tell_wait)
+        self.clock = steady(world.clock)
+        self._ledger = Ledger(lease, loaded, world.store, self._tell, self.clock, world.clock.monotonic)
+        self._flights = Flights(world.performers, self._ledger, self.clock)
+        self._waiting = Waiting(lease, loaded, world.store, self._ledger, self._tell_wait, world.clock.now)
         self._waiting.on_idle = self._set_idle
         self._cut: list[tuple[str, Attempt]] = []
         self._loop = asyncio.get_running_loop()
@@ -151,9 +154,6 @@ class LiveRuntime:
     def tool_is_idempotent(self, tool: str) -> bool:
         known = self._world.tools.get(tool)
         return known is None or known.idempotent
-
-    def clock(self) -> float:
-        return time.time()
 
     def active(self) -> float:
         return self._ledger.active()
@@ -215,11 +215,12 @@ class LiveRuntime:
     ) -> Outcome:
         return await self._waiting.wait_event(path, name, accept, deadline)
 
-    async def sleep_until(self, path: str, at: float, *, idle: bool = False) -> None:
+    async def sleep_until(self, path: str, at: float, *, longest: float = math.inf, idle: bool = False) -> None:
         if self.recall(paths.wait(path)) is not None:
             await self.wait(path, "timer", None)
             return
-        delay = at - self.clock()
+        now = self._world.clock.now() if longest == math.inf else self.clock()
+        delay = min(at - now, longest)
         if delay <= 0:
             return
         if delay <= NEAR:

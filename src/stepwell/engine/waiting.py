@@ -7,7 +7,6 @@ it up; when none is left, all who wait are told to pause, and nothing of the run
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -32,13 +31,20 @@ class Waiting:
     """Open waits of one run in one pass."""
 
     def __init__(
-        self, lease: Lease, loaded: Loaded, store: RunStore, ledger: Ledger, opened: Callable[[Wait], None]
+        self,
+        lease: Lease,
+        loaded: Loaded,
+        store: RunStore,
+        ledger: Ledger,
+        opened: Callable[[Wait], None],
+        now: Callable[[], float],
     ) -> None:
         self._lease = lease
         self._run = loaded.run
         self._store = store
         self._ledger = ledger
         self._told = opened
+        self._now = now
         self._open = {wait.path: wait for wait in loaded.waits}
         self._mail: dict[str, list[Message]] = {}
         self._waiters: dict[str, asyncio.Future[None]] = {}
@@ -60,7 +66,7 @@ class Waiting:
             return found
         wait = await self._opened(path, kind, request, deadline, on_expire)
         message = (await self._messages(path))[0]
-        draft = Draft(place, "succeeded", Body(started=wait.opened, ended=time.time()))
+        draft = Draft(place, "succeeded", Body(started=wait.opened, ended=self._now()))
         draft.value(message.body)
         return await self._ledger.record(draft, also=Batch(consume=(message.order,)))
 
@@ -88,7 +94,7 @@ class Waiting:
             if value is None and late:
                 value = {"woken_by": "expired", "event": None}
             if value is not None:
-                draft = Draft(place, "succeeded", Body(started=wait.opened, ended=time.time()))
+                draft = Draft(place, "succeeded", Body(started=wait.opened, ended=self._now()))
                 draft.value(value)
                 also = Batch(consume=read, satisfied=(path,) if used else (), used=used)
                 return await self._ledger.record(draft, also=also)
@@ -109,7 +115,7 @@ class Waiting:
                 raise Withdrawn(reason, prefix)
         if path in self._open:
             return self._open[path]
-        now, run = time.time(), self._run
+        now, run = self._now(), self._run
         mark = f"{run.id}{path}\0{run.generation}".encode()
         wait = Wait(
             id=f"{kind[0]}{blake2b(mark, digest_size=6).hexdigest()}",
@@ -163,7 +169,7 @@ class Waiting:
     def _settle(self, path: str, reason: str, place: str) -> None:
         why = {"type": "withdrawn", "message": reason, "place": place}
         self._ledger.ride(
-            Draft(paths.wait(path), "settled", Body(status="cancelled", reason=why, ended=time.time())), quietly=True
+            Draft(paths.wait(path), "settled", Body(status="cancelled", reason=why, ended=self._now())), quietly=True
         )
 
     # ── messages ──

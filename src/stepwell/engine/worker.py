@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from stepwell.engine.advance import Parked, Pass
+from stepwell.engine.clock import USUAL, Rhythm
 from stepwell.errors import DefinitionError, NotFound, StepwellError, Unavailable
 from stepwell.interpreter.interruption import LeaseLost
 from stepwell.ports import Batch, Verdict
-from stepwell.stores.liveness import boot_seconds
 
 if TYPE_CHECKING:
     from stepwell.engine.runtime import World
@@ -32,18 +30,6 @@ GRACE = 3.0
 log = logging.getLogger("stepwell.worker")
 
 
-@dataclass(frozen=True, slots=True)
-class Rhythm:
-    """How long leases live without being renewed, and how often they are renewed and due runs looked for (seconds)."""
-
-    ttl: float = 15.0
-    renew: float = 5.0
-    sweep: float = 5.0
-
-
-USUAL = Rhythm()
-
-
 class Worker:
     """Carries runs on in this process."""
 
@@ -53,6 +39,7 @@ class Worker:
         self._world = world
         self._world_of: Callable[[Run], World] = lambda _: world
         self._store = world.store
+        self._now, self._uptime = world.clock.now, world.clock.uptime
         self._serves = serves
         self._capacity = capacity
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -105,7 +92,7 @@ class Worker:
         """Claim a run and carry it on; None if it cannot be had (owned by a living worker, final, or not due)."""
         if (task := self._tasks.get(run_id)) is not None and not task.done():
             return task
-        asked = boot_seconds()
+        asked = self._uptime()
         for lease in await self._store.claim(self.name, self._rhythm.ttl, run_id=run_id, due_only=due_only):
             return self._carry(lease, asked)
         return None
@@ -161,7 +148,7 @@ class Worker:
 
     def _sure(self, lease: Lease) -> Awaitable[None] | None:
         """What is to be awaited before the next effect: if this process, or the machine, may have been asleep."""
-        return self._make_sure(lease) if boot_seconds() >= self._until.get(lease.run_id, 0.0) else None
+        return self._make_sure(lease) if self._uptime() >= self._until.get(lease.run_id, 0.0) else None
 
     async def _make_sure(self, lease: Lease) -> None:
         if await self._prolong([lease]):
@@ -169,7 +156,7 @@ class Worker:
 
     async def _prolong(self, leases: list[Lease]) -> list[Lease]:
         """Renew leases; returns those that were lost, whose passes are stopped."""
-        asked = boot_seconds()
+        asked = self._uptime()
         lost = await self._store.renew(leases, self._rhythm.ttl)
         for lease in leases:
             current = self._passes.get(lease.run_id)
@@ -197,7 +184,7 @@ class Worker:
     async def _pause(self) -> float:
         """Seconds until it is time to look again, if nothing is told before."""
         due = self._due = await self._store.next_due()
-        return min(self._rhythm.sweep, max(0.02, due - time.time())) if due else self._rhythm.sweep
+        return min(self._rhythm.sweep, max(0.02, due - self._now())) if due else self._rhythm.sweep
 
     async def _deliver(self) -> None:
         passes = dict(self._passes)  # a pass that begins later has read its messages itself
@@ -212,10 +199,10 @@ class Worker:
                 await self.adopt(run_id, due_only=True)
         free = self._capacity - len(self._tasks)
         if self._serves and free > 0:
-            asked = boot_seconds()
+            asked = self._uptime()
             for lease in await self._store.claim(self.name, self._rhythm.ttl, limit=free):
                 self._carry(lease, asked)
-        elif self._tasks and self._expired < self._due <= time.time():
+        elif self._tasks and self._expired < self._due <= self._now():
             self._expired = self._due
             await self._store.claim(self.name, self._rhythm.ttl, limit=0)
 

@@ -58,7 +58,8 @@ async def _resume(scope: Scope) -> int:
     while (found := scope.runtime.recall(paths.attempt(scope.path, number))) is not None:
         number, last = number + 1, found
     if last is not None and last.retry_at:
-        await scope.runtime.sleep_until(f"{scope.path}/~sleep{number - 1}", last.retry_at)
+        pause = last.retry_at - last.ended
+        await scope.runtime.sleep_until(f"{scope.path}/~sleep{number - 1}", last.retry_at, longest=pause)
     return number
 
 

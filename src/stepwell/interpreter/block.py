@@ -85,7 +85,8 @@ async def visit(plan: StepPlan, scope: Scope) -> Outcome:
     path = _path(plan, scope)
     outcome = await _round(plan, scope, path)
     while outcome.retry_at:  # a container is tried again as a whole
-        await scope.runtime.sleep_until(f"{path}/~sleep", outcome.retry_at)
+        pause = outcome.retry_at - outcome.ended
+        await scope.runtime.sleep_until(f"{path}/~sleep", outcome.retry_at, longest=pause)
         scope.forget([plan])
         path = paths.with_round(paths.bare(path), paths.round_number(path) + 1)
         outcome = await _round(plan, scope, path)

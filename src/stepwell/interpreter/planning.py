@@ -8,6 +8,7 @@ a container has used up its time is the one thing that a plan does not see: whoe
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -237,8 +238,8 @@ class PlanningRuntime:
     def _opened(self, path: str) -> float:
         return self._known.open.get(path, self.clock())
 
-    async def sleep_until(self, path: str, at: float, *, idle: bool = False) -> None:
-        del idle  # no time passes in a plan
+    async def sleep_until(self, path: str, at: float, *, longest: float = math.inf, idle: bool = False) -> None:
+        del longest, idle  # no time passes in a plan
         if self.recall(paths.wait(path)) is not None:
             self._found(paths.wait(path))
         elif at <= self.clock():

@@ -6,6 +6,7 @@ again on replay.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -99,8 +100,10 @@ class Runtime(Protocol):
         seconds from now (0: none). Raises Pause, Withdrawn, and what `accept` raises.
         """
 
-    async def sleep_until(self, path: str, at: float, *, idle: bool = False) -> None:
+    async def sleep_until(self, path: str, at: float, *, longest: float = math.inf, idle: bool = False) -> None:
         """Return at an instant (UTC seconds): in process when it is near, parked when it is far.
+
+        Never later than in `longest` seconds: a clock that was set back since the instant was recorded delays nothing.
 
         `idle` says that the run waits for a time, which does not count as active; a back-off does.
         """

@@ -272,7 +272,7 @@ class Scope:
     async def sleep(self, delay: float) -> None:
         """Sleep for some seconds, counted from when the step began, across crashes."""
         until = self.begin(lambda: {"until": self.runtime.clock() + delay})["until"]
-        await self.runtime.sleep_until(f"{self.path}/~sleep", until, idle=True)
+        await self.runtime.sleep_until(f"{self.path}/~sleep", until, longest=delay, idle=True)
 
     async def sleep_until(self, text: str) -> None:
         """Sleep until an instant written in ISO 8601 with an offset. Raises StepFailed for another text."""
