@@ -207,6 +207,21 @@ class Loaded:
     waits: Sequence[Wait]
 
 
+@dataclass(frozen=True, slots=True)
+class Repin:
+    """Another definition for a parked run. `epoch` and `before` (its definition) are those that were looked at.
+
+    `wake` makes the run due at once: it has something to do under the new definition.
+    """
+
+    definition: str
+    version: str
+    epoch: int
+    before: str
+    entry: Entry
+    wake: bool = False
+
+
 class RunStore(Protocol):
     """Runs, their journals, waits and inboxes."""
 
@@ -219,6 +234,9 @@ class RunStore(Protocol):
 
     async def definition(self, account: str, digest: str) -> bytes:
         """The definition's text. Raises NotFound."""
+
+    def definition_now(self, account: str, digest: str) -> bytes:
+        """The same, at once and blocking: for a definition that is checked."""
 
     async def create(self, run: NewRun) -> tuple[Run, bool]:
         """Store a queued run, durable on return; the second value says whether it is new.
@@ -314,6 +332,15 @@ class RunStore(Protocol):
     async def history(self, account: str, run_id: str) -> list[Entry]:
         """All entries of a run in order, of all generations."""
 
+    async def peek(self, account: str, run_id: str) -> Loaded:
+        """What a pass of this run would load if it began now, whoever owns the run. Raises NotFound."""
+
+    async def repin(self, account: str, run_id: str, pin: Repin) -> Run:
+        """Give a parked run another definition: the pin, its entry and the wake-up in one transaction.
+
+        Raises NotFound, and Conflict if the run is not parked as `pin` says: it went on, or has another definition.
+        """
+
     async def blob(self, account: str, digest: str) -> bytes:
         """A large value's JSON text. Raises NotFound."""
 
@@ -404,6 +431,93 @@ class Directory(Protocol):
         by: str = "",
     ) -> list[AuditRecord]:
         """The trail, newest first; `before` is the order of the last one already seen."""
+
+
+# ── the library ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRecipe:
+    """A recipe that a published workflow pinned, as JSON text; `version` is the label that its author gave it."""
+
+    recipe: str
+    version: str
+    digest: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """A workflow to be published. `definition` is the digest of a stored definition, which pins all that it names.
+
+    `content` is a digest of what its author wrote, names and descriptions included, layout and comments left out;
+    `text` is the file as it was; `label` is its `version:`.
+    """
+
+    workflow: str
+    definition: str
+    content: str
+    text: str
+    file: str = ""
+    label: str = ""
+    note: str = ""
+    by: str = ""
+    at: float = 0.0
+    origin: str = "publish"
+    recipes: Sequence[PublishedRecipe] = ()
+    """Those that it pinned: from then on the library has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A version of a workflow. `number` counts from 1 and is never given again; lists leave `text` empty."""
+
+    workflow: str
+    number: int
+    definition: str
+    content: str
+    text: str
+    file: str
+    label: str
+    note: str
+    by: str
+    at: float
+    origin: str
+
+
+class Library(Protocol):
+    """Published workflows. A version never changes; a run that was started with one does not need it any more."""
+
+    async def publish(self, account: str, new: NewVersion) -> tuple[Published, bool]:
+        """Store the next version, durable on return; the second value says whether it is new.
+
+        Where the newest version has the same definition and content already, that one is returned.
+        """
+
+    async def find(self, account: str, workflow: str, version: str = "") -> Published:
+        """A version by its number, else the newest one with this label; without either the newest. Raises NotFound."""
+
+    def find_now(self, account: str, workflow: str, version: str = "") -> Published:
+        """The same, at once and blocking: for a definition that names it while it is checked."""
+
+    def recipe_now(self, account: str, recipe: str, version: str = "") -> PublishedRecipe:
+        """The recipe published last under this id and label (any label without one). Raises NotFound. Blocks."""
+
+    def recipe_names_now(self, account: str) -> list[str]:
+        """The ids of all published recipes, sorted. Blocks."""
+
+    async def versions(self, account: str, workflow: str) -> list[Published]:
+        """All versions of a workflow, newest first."""
+
+    async def workflows(self, account: str) -> list[Published]:
+        """The newest version of every workflow, by id."""
+
+    async def delete(self, account: str, workflow: str, number: int) -> Published:
+        """Take a version out of the library.
+
+        Raises NotFound, and Conflict (detail: runs, at most ten) while a run that has not ended pinned its definition,
+        itself or by calling it.
+        """
 
 
 # ── models, tools, knowledge ────────────────────────────────────────────────────────────────────────────────────────

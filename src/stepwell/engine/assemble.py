@@ -19,13 +19,14 @@ from stepwell.engine.notify_performer import NotifyPerformer
 from stepwell.engine.parts import Parts
 from stepwell.engine.runtime import World
 from stepwell.engine.settings import Settings, absolute_database
+from stepwell.engine.shelf import RecipesInFilesOrOnTheShelf, Shelf
 from stepwell.engine.tool_performer import ToolPerformer
 from stepwell.errors import DefinitionError, Problem
 from stepwell.interpreter.effect import KnowledgeRead, KnowledgeWrite, ModelCall, Notify, ToolCall
 from stepwell.library.recipes import FileRecipes
 from stepwell.library.workflows import workflow_file
 from stepwell.stores.knowledge_sqlite import SqliteKnowledge
-from stepwell.stores.sqlite import SqliteRunStore
+from stepwell.stores.sqlite import SqliteLibrary, SqliteRunStore
 
 if TYPE_CHECKING:
     from stepwell.engine.performer import Performer
@@ -46,12 +47,15 @@ async def assemble(
     closing.append(embedder.aclose)
     worlds = Worlds(store, knowledge, embedder, closing)
     answering = worlds.models(settings)
+    library = SqliteLibrary(store.database)
+    shelf = Shelf(store, library, "default")
     return Parts(
         store=store,
+        library=library,
         world=worlds.world(registered, answering),
         tools=registered,
         knowledge=knowledge,
-        recipes_beside=lambda path: FileRecipes(path, settings.recipes),
+        recipes_beside=lambda path: RecipesInFilesOrOnTheShelf(FileRecipes(path, settings.recipes), shelf),
         workflow_file=lambda name, beside: workflow_file(name, beside, settings.workflows),
         tool_files=tool_files,
         models=answering,

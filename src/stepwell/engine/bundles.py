@@ -6,12 +6,11 @@ The law of the file: a bundle is never changed; publishing or editing anything l
 from __future__ import annotations
 
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.compile import compile_workflow
 from stepwell.definition.load import from_data
-from stepwell.definition.recipe import RecipeDefinition
+from stepwell.engine.shelf import recipe_of
 from stepwell.errors import DefinitionError, NotFound, StepFailed
 from stepwell.interpreter.definition import Definition
 from stepwell.journal.entry import decode, encode
@@ -34,33 +33,43 @@ class Bundles:
         self._store = parts.store
         self._compiled: dict[tuple[str, str], Definition] = {}
         self._stored: dict[tuple[str, str], None] = {}
-        self._of: dict[tuple[str, str], tuple[LoadedWorkflow, str]] = {}
-        """The digest of each workflow that was stored as it was loaded: loading it again looks at its recipes again."""
 
     async def store(self, account: str, loaded: LoadedWorkflow) -> str:
-        """Keep a workflow with what it names; returns the digest. Raises NotFound, DefinitionError."""
-        return await self._store_all(account, loaded, {}, {})
+        """Keep a workflow with what it names; returns the digest. Raises NotFound, DefinitionError.
 
-    async def _store_all(
-        self, account: str, loaded: LoadedWorkflow, calls: Calls, done: dict[tuple[str, str], str]
-    ) -> str:
-        """The digest of a workflow, and in `done` that of everything below it; each is stored once."""
-        key = (loaded.file, loaded.digest)
-        if key in done:
-            return done[key]
-        recipes = {
-            name: recipe.model_dump(mode="json", exclude_unset=True)
-            for name, recipe in self._parts.recipes_of(loaded).items()
-        }
-        called = self._parts.children_of(loaded, calls)
-        children = {name: await self._store_all(account, child, calls, done) for name, child in called.items()}
-        digest = sha256(encode([loaded.digest, recipes, children])).hexdigest()
-        if (account, digest) not in self._stored:
-            body = {"workflow": loaded.data, "recipes": recipes, "workflows": children, "file": loaded.file}
-            await self._store.put_definition(account, digest, encode(body))
-            _keep(self._stored, (account, digest), None)
-        done[key] = digest
+        One that was published is kept already, with what it named then.
+        """
+        digest, bodies = self.bundled(loaded)
+        for inner, body in bodies.items():
+            if (account, inner) not in self._stored:
+                await self._store.put_definition(account, inner, encode(body))
+                _keep(self._stored, (account, inner), None)
         return digest
+
+    def bundled(self, loaded: LoadedWorkflow) -> tuple[str, dict[str, Json]]:
+        """The digest of a workflow and the bodies to be kept, what is called before its callers. Raises as `store`."""
+        bodies: dict[str, Json] = {}
+        return self._bundle(loaded, {}, {}, bodies), bodies
+
+    def _bundle(
+        self, loaded: LoadedWorkflow, calls: Calls, done: dict[tuple[str, str], str], bodies: dict[str, Json]
+    ) -> str:
+        """The digest of a workflow, and in `done` that of everything below it; each is looked into once."""
+        if pinned := self._parts.shelf.pinned(loaded.file):
+            return pinned
+        key = (loaded.file, loaded.digest)
+        if key not in done:
+            recipes = {
+                name: recipe.model_dump(mode="json", exclude_unset=True)
+                for name, recipe in self._parts.recipes_of(loaded).items()
+            }
+            called = self._parts.children_of(loaded, calls)
+            children = {name: self._bundle(child, calls, done, bodies) for name, child in called.items()}
+            digest = done[key] = sha256(encode([loaded.digest, recipes, children])).hexdigest()
+            bodies[digest] = {
+                "workflow": loaded.data, "recipes": recipes, "workflows": children, "file": loaded.file
+            }  # fmt: skip
+        return done[key]
 
     async def get(self, account: str, digest: str) -> Definition:
         """A stored definition, compiled. Raises NotFound."""
@@ -68,10 +77,7 @@ class Bundles:
         if key not in self._compiled:
             body = decode(await self._store.definition(account, digest))
             workflow = from_data(body["workflow"], discover())
-            recipes = {
-                name: RecipeDefinition.model_validate(data, context={"names": frozenset({"input"})})
-                for name, data in body["recipes"].items()
-            }
+            recipes = {name: recipe_of(data) for name, data in body["recipes"].items()}
             plan = compile_workflow(workflow, digest)
             _keep(self._compiled, key, Definition(plan, recipes, body["workflows"], body["file"]))
         return self._compiled[key]
@@ -79,7 +85,7 @@ class Bundles:
     async def resolve(self, account: str, name: str, file: str) -> str:
         """The digest of a workflow named at run time, stored now. Raises StepFailed."""
         try:
-            return await self.store(account, self._parts.child(name, Path(file or ".")))
+            return await self.store(account, self._parts.child(name, file))
         except (NotFound, DefinitionError) as error:
             raise StepFailed("not_found", f"workflow {name!r}: {error}") from None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from stepwell.definition.load import load_file
 from stepwell.definition.step import NoRecipes, Recipes, Step, walk
 from stepwell.engine.clock import USUAL, Rhythm
+from stepwell.engine.shelf import Shelf
 from stepwell.errors import DefinitionError, NotFound, Problem
 from stepwell.kinds import discover
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from stepwell.definition.recipe import RecipeDefinition
     from stepwell.engine.runtime import World
     from stepwell.library.recipes import FoundRecipe
-    from stepwell.ports import KnowledgeStore, RunStore, Tools
+    from stepwell.ports import KnowledgeStore, Library, RunStore, Tools
 
 Json: TypeAlias = Any
 Calls: TypeAlias = "dict[tuple[str, str], dict[str, LoadedWorkflow]]"
@@ -63,11 +64,22 @@ class Parts:
     """Where the workflow of a name is, for a file that names it. Raises NotFound."""
     tool_files: tuple[Path, ...] = ()
     models: Models | None = None
+    library: Library | None = None
+    account: str = "default"
+    """Whose library it is."""
     world_of: Callable[[dict[str, Json]], World | None] = lambda _: None
     """What runs of another project may touch, by the project that they were started in; None for the engine's own."""
     rhythm: Rhythm = USUAL
     closing: list[Callable[[], Any]] = field(default_factory=list)
     """What to await or call when the engine closes, last first."""
+    shelf: Shelf = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shelf = Shelf(self.store, self.library, self.account)
+
+    def finder(self, file: str) -> RecipeFinder | NoRecipes:
+        """The recipes that a workflow sees, by the name of its file."""
+        return self.shelf.recipes(file) if self.shelf.pinned(file) else self.recipes_beside(Path(file or "."))
 
     def load(self, path: Path) -> LoadedWorkflow:
         """A workflow from a file, checked against the recipes that it sees. Raises DefinitionError."""
@@ -75,7 +87,7 @@ class Parts:
 
     def recipes_of(self, loaded: LoadedWorkflow) -> dict[str, RecipeDefinition]:
         """The recipes that a workflow's steps call, by the names they call them. Raises NotFound, DefinitionError."""
-        finder = self.recipes_beside(Path(loaded.file or "."))
+        finder = self.finder(loaded.file)
         names = {str(getattr(step, "recipe", "")) for step in _steps(loaded) if step.type == "recipe"}
         return (
             {name: finder.find(name).definition for name in sorted(names)} if not isinstance(finder, NoRecipes) else {}
@@ -115,13 +127,36 @@ class Parts:
             name = getattr(step, "workflow", None)
             if step.type != "sub_workflow" or name is None or not name.compiled.is_constant or name.source in found:
                 continue
-            child = found[name.source] = self.child(name.source, Path(loaded.file or "."))
+            child = found[name.source] = self.child(name.source, loaded.file)
             self._look_into(child, (*chain, called), known)
         known[loaded.file, loaded.digest] = found
 
-    def child(self, name: str, beside: Path) -> LoadedWorkflow:
-        """The workflow `id` or `id@version` that a workflow file sees. Raises NotFound, DefinitionError."""
-        return self.load(self.workflow_file(name, beside))
+    def child(self, name: str, file: str) -> LoadedWorkflow:
+        """The workflow `id` or `id@version` that a workflow sees, by the name of its file: in files, then published.
+
+        Raises NotFound, DefinitionError.
+        """
+        if self.shelf.pinned(file):
+            pinned = self.shelf.children(file)
+            if name not in pinned:
+                raise NotFound(f"there is no workflow {name!r}; {file} did not pin it when it was published")
+            return pinned[name]
+        try:
+            return self._in_files(name, Path(file or "."))
+        except NotFound as missing:
+            try:
+                return self.shelf.find(name)
+            except NotFound as unpublished:
+                raise NotFound(f"{missing}; {unpublished}") from None
+
+    def _in_files(self, name: str, beside: Path) -> LoadedWorkflow:
+        path = self.workflow_file(name, beside)
+        loaded = self.load(path)
+        version = name.partition("@")[2]
+        if version and path.stem != name and loaded.workflow.version != version:
+            held = f"version {loaded.workflow.version!r}" if loaded.workflow.version else "no version"
+            raise NotFound(f"there is no workflow {name!r}; {path} says {held}")
+        return loaded
 
     async def close(self) -> None:
         for close in reversed(self.closing):

@@ -6,7 +6,6 @@ The law of the file: it executes nothing; a check that cannot be made says so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.check.calls import check_calls
@@ -36,7 +35,7 @@ class Preflight:
         """The input with its defaults, and every problem but those that loading already told."""
         filled, problems = checked_input(loaded.workflow.input, value)
         if self._passed is not loaded:
-            found = [*check_calls(loaded, _Callees(self._parts, _path(loaded))), *self._steps(loaded)]
+            found = [*check_calls(loaded, _Callees(self._parts, loaded.file)), *self._steps(loaded)]
             if not any(problem.severity == "error" for problem in found):  # else what is called may not load
                 found += [problem for child in self._parts.called_by(loaded) for problem in self._steps(child)]
             self._passed = None if found else loaded
@@ -65,7 +64,7 @@ class Preflight:
             )
             yield "tool", f"no tool {tool!r} is registered", hint
         if step.type == "recipe" and isinstance(recipe, str):
-            finder = parts.recipes_beside(_path(loaded))
+            finder = parts.finder(loaded.file)
             if isinstance(finder, NoRecipes):
                 yield "recipe", f"there is no recipe {recipe!r}", "put it into recipes/ beside the workflow"
                 return
@@ -109,9 +108,9 @@ class Preflight:
 class _Callees:
     """What the steps of a file can call, for the checks of calls."""
 
-    def __init__(self, parts: Parts, file: Path) -> None:
+    def __init__(self, parts: Parts, file: str) -> None:
         self._parts = parts
-        self._recipes = parts.recipes_beside(file)
+        self._recipes = parts.finder(file)
 
     def recipe_input(self, recipe: str) -> dict[str, Json] | None:
         if isinstance(self._recipes, NoRecipes):
@@ -122,11 +121,7 @@ class _Callees:
             return None
 
     def workflow(self, name: str, file: str) -> LoadedWorkflow:
-        return self._parts.child(name, Path(file or "."))
-
-
-def _path(loaded: LoadedWorkflow) -> Path:
-    return Path(loaded.file or ".")
+        return self._parts.child(name, file)
 
 
 def _located(steps: Iterable[Step], where: Location) -> Iterator[tuple[Location, Step]]:

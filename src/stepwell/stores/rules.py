@@ -1,4 +1,4 @@
-"""What all run stores count and say alike about events, lanes and due times."""
+"""What all run stores count and say alike about events, lanes, due times and new definitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from stepwell.errors import Conflict
-from stepwell.ports import Batch, NewRun, SentEvent
+from stepwell.ports import PARKED, Batch, NewRun, Repin, Run, SentEvent
 
 Json: TypeAlias = Any
 
@@ -56,3 +56,11 @@ def lane_full(new: NewRun, holders: Sequence[str]) -> Conflict:
 def replaced_by(new: NewRun) -> Json:
     """The body of the cancel that makes a place free for a newer run."""
     return {"reason": f"replaced by run {new.id} of the same lane", "by": new.requester}
+
+
+def refuse_moved(run: Run, pin: Repin) -> None:
+    """Raises Conflict if a run is not parked as it was when its new definition was checked."""
+    if run.status not in PARKED:
+        raise Conflict(f"run {run.id} is not parked: it is {run.status}", {"status": run.status})
+    if (run.epoch, run.definition) != (pin.epoch, pin.before):
+        raise Conflict(f"run {run.id} has gone on since this was checked: check again", {"status": run.status})

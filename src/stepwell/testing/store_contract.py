@@ -17,6 +17,7 @@ from stepwell.testing.store_builders import ACCOUNT, TTL, OpenedStore, batch, en
 from stepwell.testing.store_event_contract import DueContract, EventContract
 from stepwell.testing.store_lane_contract import LaneContract
 from stepwell.testing.store_lease_contract import LeaseContract, WaitContract
+from stepwell.testing.store_library_contract import RepinContract
 
 
 class RunContract:
@@ -205,6 +206,6 @@ class JournalContract:
 
 
 class RunStoreContract(
-    RunContract, JournalContract, LeaseContract, WaitContract, EventContract, DueContract, LaneContract
+    RunContract, JournalContract, LeaseContract, WaitContract, EventContract, DueContract, LaneContract, RepinContract
 ):
     """All of it. The fixture `opened` gives an `OpenedStore` that nobody has used yet."""

@@ -8,7 +8,7 @@ from itertools import islice
 from stepwell.errors import NotFound
 from stepwell.journal.entry import Entry
 from stepwell.journal.lease import LeaseLost
-from stepwell.ports import Lease, Outgoing, Run, Wait
+from stepwell.ports import FINAL, Lease, Loaded, Outgoing, Run, Wait
 from stepwell.stores.memory.records import RunRecord
 
 
@@ -82,6 +82,18 @@ class Kept:
     async def history(self, account: str, run_id: str) -> list[Entry]:
         return sorted(self._record(account, run_id).entries.values(), key=lambda entry: entry.order)
 
+    async def peek(self, account: str, run_id: str) -> Loaded:
+        record = self._record(account, run_id)
+        return Loaded(record.run, record.open_entries(), record.unread(), list(record.pending()))
+
+    def open_definitions(self, account: str) -> dict[str, list[str]]:
+        """The ids of the runs that have not ended, by the digests of their definitions."""
+        found: dict[str, list[str]] = {}
+        for record in self._records.values():
+            if record.run.account == account and record.run.status not in FINAL:
+                found.setdefault(record.run.definition, []).append(record.run.id)
+        return found
+
     async def outgoing(self, account: str, *, run_id: str = "", limit: int = 100) -> list[Outgoing]:
         if run_id:
             self._record(account, run_id)
@@ -96,6 +108,9 @@ class Kept:
         self._definitions.setdefault((account, digest), body)
 
     async def definition(self, account: str, digest: str) -> bytes:
+        return self.definition_now(account, digest)
+
+    def definition_now(self, account: str, digest: str) -> bytes:
         try:
             return self._definitions[account, digest]
         except KeyError:

@@ -22,6 +22,7 @@ from stepwell.ports import (
     Loaded,
     Message,
     NewRun,
+    Repin,
     Run,
     SentEvent,
     Verdict,
@@ -36,7 +37,7 @@ from stepwell.stores.memory.kept import Kept
 from stepwell.stores.memory.lanes import Lanes
 from stepwell.stores.memory.people import MemoryPeople
 from stepwell.stores.memory.records import RunRecord, copied, queued, same
-from stepwell.stores.rules import JUST_DUE, SATISFIED, check_lane, replaced_by, sets_time, told_of
+from stepwell.stores.rules import JUST_DUE, SATISFIED, check_lane, refuse_moved, replaced_by, sets_time, told_of
 
 Json: TypeAlias = Any
 
@@ -252,6 +253,19 @@ class MemoryRunStore(Kept):
             status = record.run.status
             raise Conflict(f"run {message.run_id} has ended: {status}", {"status": status})
         return self._tell(record, replace(message, body=copied(message.body), at=message.at or self._clock()))
+
+    async def repin(self, account: str, run_id: str, pin: Repin) -> Run:
+        record = self._record(account, run_id)
+        refuse_moved(record.run, pin)
+        record.refuse_recorded([pin.entry])
+        record.entries[pin.entry.path, pin.entry.generation] = replace(pin.entry, order=next(self._order), blobs=())
+        record.change(definition=pin.definition, version=pin.version)
+        if pin.wake:
+            record.change(status="queued", wake_at=0.0)
+            record.due = 0.0
+            self._dues.add(0.0, record, record.key)
+        self._beats.announce()
+        return record.run
 
     async def decide(self, account: str, wait_id: str, decision: Json, *, digest: str = "") -> Wait:
         record, wait = self._found_wait(account, wait_id)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from stepwell.errors import Conflict, NotFound
-from stepwell.ports import NewRun, Outgoing, Run, Wait
-from stepwell.stores.rules import replaced_by
+from stepwell.ports import NewRun, Outgoing, Repin, Run, Wait
+from stepwell.stores.rules import refuse_moved, replaced_by
 from stepwell.stores.sqlite import lanes
 from stepwell.stores.sqlite.deciding import beat, tell
 from stepwell.stores.sqlite.rows import (
@@ -104,6 +104,24 @@ def create(connection: Connection, new: NewRun, content: tuple[bytes, bytes], no
             tell(connection, replaced, "cancel", ("", encode(replaced_by(new))), now)
     beat(connection)
     return run(connection, new.account, new.id), True
+
+
+def repin(connection: Connection, account: str, run_id: str, pin: Repin, at: float) -> Run:
+    """Give a parked run another definition. Raises NotFound, Conflict."""
+    refuse_moved(run(connection, account, run_id), pin)
+    key, entry = run_key(connection, account, run_id), pin.entry
+    try:
+        connection.execute(
+            "INSERT INTO journal (run, path, generation, kind, digest, at, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (key, entry.path, entry.generation, entry.kind, entry.digest, entry.at or at, entry.body),
+        )
+    except sqlite3.IntegrityError as error:
+        raise Conflict(f"{entry.path} is already recorded", {"path": entry.path}) from error
+    connection.execute("UPDATE run SET definition = ?, version = ? WHERE id = ?", (pin.definition, pin.version, key))
+    if pin.wake:
+        connection.execute("UPDATE run SET status = 'queued', wake_at = 0, due = 0 WHERE id = ?", (key,))
+    beat(connection)
+    return run(connection, account, run_id)
 
 
 def _same(there: Run, new: NewRun) -> Run:

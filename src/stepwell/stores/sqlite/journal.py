@@ -131,10 +131,15 @@ def _insert(lease: Lease, row: Row, connection: Connection) -> int:
 def loaded(connection: Connection, lease: Lease) -> Loaded:
     """Everything that a pass needs. Raises LeaseLost."""
     fence(connection, lease)
-    run: Run = run_of(connection.execute(_RUN_BY_KEY, (lease.key,)).fetchone())
-    messages = [message_of(lease.run_id, row) for row in connection.execute(_UNREAD, (lease.key,))]
-    waits = [wait_of(row) for row in connection.execute(_PENDING, (lease.key,))]
-    return Loaded(run, open_entries(connection, lease.key), messages, waits)
+    return peeked(connection, lease.key)
+
+
+def peeked(connection: Connection, key: int) -> Loaded:
+    """The same of a run by its number, whoever owns it."""
+    run: Run = run_of(connection.execute(_RUN_BY_KEY, (key,)).fetchone())
+    messages = [message_of(run.id, row) for row in connection.execute(_UNREAD, (key,))]
+    waits = [wait_of(row) for row in connection.execute(_PENDING, (key,))]
+    return Loaded(run, open_entries(connection, key), messages, waits)
 
 
 def open_entries(connection: Connection, run: int) -> list[Entry]:

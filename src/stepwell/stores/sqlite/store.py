@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from stepwell.errors import Gone, Unavailable
 from stepwell.journal.entry import Entry
-from stepwell.ports import FINAL, Batch, Lease, Loaded, Message, NewRun, Outgoing, Run, SentEvent, Verdict, Wait
+from stepwell.ports import FINAL, Batch, Lease, Loaded, Message, NewRun, Outgoing, Repin, Run, SentEvent, Verdict, Wait
 from stepwell.stores.announcements import Seen
 from stepwell.stores.liveness import boot_seconds
 from stepwell.stores.rules import check_lane, sets_time
@@ -76,6 +76,9 @@ class SqliteRunStore:
 
     async def definition(self, account: str, digest: str) -> bytes:
         return await self.database.read(lambda connection: creating.definition(connection, account, digest))
+
+    def definition_now(self, account: str, digest: str) -> bytes:
+        return self.database.read_now(lambda connection: creating.definition(connection, account, digest))
 
     async def create(self, run: NewRun) -> tuple[Run, bool]:
         """See the port. Raises ValueError for a lane without places."""
@@ -207,6 +210,17 @@ class SqliteRunStore:
     async def history(self, account: str, run_id: str) -> list[Entry]:
         return await self.database.read(
             lambda connection: journal.history(connection, creating.run_key(connection, account, run_id))
+        )
+
+    async def peek(self, account: str, run_id: str) -> Loaded:
+        return await self.database.read(
+            lambda connection: journal.peeked(connection, creating.run_key(connection, account, run_id))
+        )
+
+    async def repin(self, account: str, run_id: str, pin: Repin) -> Run:
+        now = self._clock()
+        return await self.database.write(
+            lambda connection: creating.repin(connection, account, run_id, pin, now), announces=True
         )
 
     async def blob(self, account: str, digest: str) -> bytes:

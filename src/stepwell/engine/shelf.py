@@ -1,0 +1,147 @@
+"""The shelf: workflows and recipes out of the library, loaded with everything that they pinned.
+
+The law of the file: what was published is taken as it was pinned then; nothing of it is looked for in files again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stepwell.definition.canonical import digest_of
+from stepwell.definition.load import LoadedWorkflow, from_data, load_text
+from stepwell.definition.positions import Positions
+from stepwell.definition.recipe import RecipeDefinition
+from stepwell.errors import DefinitionError, NotFound
+from stepwell.journal.entry import decode
+from stepwell.kinds import discover
+from stepwell.library.recipes import FoundRecipe, output_schema_of
+
+if TYPE_CHECKING:
+    from stepwell.definition.step import Schema
+    from stepwell.library.recipes import FileRecipes
+    from stepwell.ports import Library, Published, RunStore
+
+Json: TypeAlias = Any
+
+PLACE = "library:"
+"""What the names of files begin with that are on the shelf and nowhere else."""
+
+
+def recipe_of(data: dict[str, Json]) -> RecipeDefinition:
+    """A recipe of the plain data that a bundle keeps."""
+    return RecipeDefinition.model_validate(data, context={"names": frozenset({"input"})})
+
+
+class PinnedRecipes:
+    """The recipes that a published workflow pinned, by the names by which its steps call them."""
+
+    def __init__(self, recipes: dict[str, RecipeDefinition], place: str) -> None:
+        self._recipes = recipes
+        self._place = place
+
+    def names(self) -> list[str]:
+        return sorted({name.partition("@")[0] for name in self._recipes})
+
+    def find(self, reference: str) -> FoundRecipe:
+        """The recipe that a step's reference names. Raises NotFound."""
+        try:
+            definition = self._recipes[reference]
+        except KeyError:
+            raise NotFound(f"{self._place} pinned no recipe {reference!r}") from None
+        return found_recipe(definition, self._place)
+
+    def output_schema(self, recipe: str) -> Schema | None:
+        return output_schema_of(self._recipes[recipe]) if recipe in self._recipes else None
+
+
+def found_recipe(definition: RecipeDefinition, place: str) -> FoundRecipe:
+    """A recipe that lies in no file."""
+    data = definition.model_dump(mode="json", exclude_unset=True)
+    return FoundRecipe(definition, data, digest_of(data), Path(place))
+
+
+class Shelf:
+    """What the library of one account gives to whoever loads and checks workflows; it reads at once and blocks."""
+
+    def __init__(self, store: RunStore, library: Library | None, account: str) -> None:
+        self._store = store
+        self._library = library
+        self._account = account
+        self._pinned: dict[str, str] = {}
+
+    def pinned(self, file: str) -> str:
+        """The digest under which a workflow of the shelf was stored when it was published; "" for one in a file."""
+        return self._pinned.get(file, "")
+
+    def find(self, name: str) -> LoadedWorkflow:
+        """The workflow `id`, `id@number` or `id@label`. Raises NotFound, DefinitionError."""
+        if self._library is None:
+            raise NotFound(f"there is no library in which {name!r} could be")
+        workflow, _, version = name.partition("@")
+        return self.load(self._library.find_now(self._account, workflow, version))
+
+    def load(self, version: Published) -> LoadedWorkflow:
+        """A published version, checked again with what it pinned. Raises DefinitionError."""
+        suffix = Path(version.file).suffix if Path(version.file).suffix in {".yaml", ".yml", ".json"} else ""
+        file = f"{PLACE}{version.workflow}@{version.number}{suffix}"
+        self._pinned[file] = version.definition
+        return load_text(version.text, file=file, kinds=discover(), recipes=self.recipes(file))
+
+    def recipes(self, file: str) -> PinnedRecipes:
+        """The recipes that a workflow of the shelf pinned."""
+        data = self._bundle(self._pinned[file])["recipes"]
+        return PinnedRecipes({name: recipe_of(recipe) for name, recipe in data.items()}, file)
+
+    def children(self, file: str) -> dict[str, LoadedWorkflow]:
+        """The sub-workflows that a workflow of the shelf pinned, by the names by which its steps call them."""
+        return {name: self._child(digest) for name, digest in self._bundle(self._pinned[file])["workflows"].items()}
+
+    def recipe(self, reference: str) -> FoundRecipe:
+        """The published recipe `id` or `id@label`. Raises NotFound."""
+        if self._library is None:
+            raise NotFound(f"there is no library in which the recipe {reference!r} could be")
+        recipe, _, version = reference.partition("@")
+        found = self._library.recipe_now(self._account, recipe, version)
+        return found_recipe(recipe_of(decode(found.body)), f"{PLACE}{recipe}@{found.version}")
+
+    def recipe_names(self) -> list[str]:
+        """The ids of published recipes."""
+        return [] if self._library is None else self._library.recipe_names_now(self._account)
+
+    def _child(self, digest: str) -> LoadedWorkflow:
+        data = self._bundle(digest)["workflow"]
+        file = f"{PLACE}{data['workflow']}#{digest[:12]}"
+        self._pinned[file] = digest
+        return LoadedWorkflow(from_data(data, discover()), data, digest_of(data), (), file, Positions(None))
+
+    def _bundle(self, digest: str) -> dict[str, Json]:
+        found: dict[str, Json] = decode(self._store.definition_now(self._account, digest))
+        return found
+
+
+class RecipesInFilesOrOnTheShelf:
+    """The recipes that a workflow file sees: those in files, and where there is none of a name, the published one."""
+
+    def __init__(self, files: FileRecipes, shelf: Shelf) -> None:
+        self._files = files
+        self._shelf = shelf
+
+    def names(self) -> list[str]:
+        return sorted({*self._files.names(), *self._shelf.recipe_names()})
+
+    def find(self, reference: str) -> FoundRecipe:
+        """The recipe `id` or `id@label`. Raises NotFound, DefinitionError."""
+        try:
+            return self._files.find(reference)
+        except NotFound as missing:
+            try:
+                return self._shelf.recipe(reference)
+            except NotFound:
+                raise missing from None
+
+    def output_schema(self, recipe: str) -> Schema | None:
+        try:
+            return output_schema_of(self.find(recipe).definition)
+        except (NotFound, DefinitionError):
+            return None

@@ -1,0 +1,104 @@
+"""Published workflows in memory.
+
+The law of the file: no method awaits between looking and writing, so each is one transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+
+import msgspec
+
+from stepwell.errors import NotFound
+from stepwell.library.versions import in_use, missing, no_recipe, number_in, numbered, pinning, says_the_same
+from stepwell.ports import NewVersion, Published, PublishedRecipe
+from stepwell.stores.memory.store import MemoryRunStore
+
+
+class MemoryLibrary:
+    """`Library` beside a `MemoryRunStore`, whose runs keep versions from being deleted."""
+
+    def __init__(self, runs: MemoryRunStore, *, clock: Callable[[], float] = time.time) -> None:
+        self._runs = runs
+        self._clock = clock
+        self._versions: dict[tuple[str, str], dict[int, Published]] = defaultdict(dict)
+        self._recipes: dict[str, dict[str, list[PublishedRecipe]]] = defaultdict(dict)
+        self._numbers: dict[tuple[str, str], count[int]] = defaultdict(lambda: count(1))
+
+    async def publish(self, account: str, new: NewVersion) -> tuple[Published, bool]:
+        key = (account, new.workflow)
+        there = self._newest(key)
+        if there is not None and says_the_same(there, new):
+            return there, False
+        version = numbered(new, next(self._numbers[key]), self._clock())
+        self._versions[key][version.number] = version
+        for recipe in new.recipes:
+            kept = self._recipes[account].setdefault(recipe.recipe, [])
+            same = [one for one in kept if one.version == recipe.version]
+            if not same or same[-1].digest != recipe.digest:
+                kept.append(recipe)
+        return version, True
+
+    async def find(self, account: str, workflow: str, version: str = "") -> Published:
+        return self.find_now(account, workflow, version)
+
+    def find_now(self, account: str, workflow: str, version: str = "") -> Published:
+        key = (account, workflow)
+        kept = self._versions.get(key, {})
+        found = kept.get(number_in(version)) if version else self._newest(key)
+        labelled = [one for one in kept.values() if version and one.label == version]
+        if found is None and not labelled:
+            raise missing(workflow, version, [(one.number, one.label) for one in reversed(kept.values())])
+        return found or labelled[-1]
+
+    def recipe_now(self, account: str, recipe: str, version: str = "") -> PublishedRecipe:
+        kept = self._recipes[account].get(recipe, [])
+        found = [one for one in kept if version in ("", one.version)]
+        if not found:
+            raise no_recipe(recipe, version)
+        return found[-1]
+
+    def recipe_names_now(self, account: str) -> list[str]:
+        return sorted(self._recipes[account])
+
+    def _newest(self, key: tuple[str, str]) -> Published | None:
+        return next(reversed(self._versions.get(key, {}).values()), None)
+
+    async def versions(self, account: str, workflow: str) -> list[Published]:
+        kept = self._versions.get((account, workflow), {})
+        return [replace(version, text="") for version in reversed(kept.values())]
+
+    async def workflows(self, account: str) -> list[Published]:
+        newest = [self._newest(key) for key in sorted(self._versions) if key[0] == account]
+        return [replace(version, text="") for version in newest if version is not None]
+
+    async def delete(self, account: str, workflow: str, number: int) -> Published:
+        kept = self._versions.get((account, workflow), {})
+        if number not in kept:
+            raise missing(workflow, str(number), [(one.number, one.label) for one in reversed(kept.values())])
+        using = self._using(account, kept[number].definition)
+        if using:
+            raise in_use(kept[number], using)
+        return kept.pop(number)
+
+    def _using(self, account: str, definition: str) -> list[str]:
+        """The open runs that pinned a definition, itself or by calling it."""
+        pinned = self._runs.open_definitions(account)
+        calls: dict[str, set[str]] = {}
+        ahead = list(pinned)
+        while ahead:
+            if (digest := ahead.pop()) not in calls:
+                calls[digest] = self._calls_of(account, digest)
+                ahead += calls[digest]
+        return [run for digest in sorted(pinning(definition, calls) & set(pinned)) for run in pinned[digest]]
+
+    def _calls_of(self, account: str, digest: str) -> set[str]:
+        try:
+            body = self._runs.definition_now(account, digest)
+        except NotFound:
+            return set()
+        return set(msgspec.json.decode(body).get("workflows", {}).values())
