@@ -36,10 +36,7 @@ def settings_problems(file: Path) -> list[Problem]:
 
 def asks_the_project(loaded: LoadedWorkflow) -> bool:
     """Whether a step names something that only the project knows."""
-    from stepwell.definition.step import walk
-
-    failing = loaded.workflow.on_failure.steps if loaded.workflow.on_failure else ()
-    return any(step.type in _ASKING for step in walk((*loaded.workflow.steps, *failing)))
+    return any(step.type in _ASKING for step in loaded.workflow.every_step())
 
 
 def project_problems(file: Path, loaded: LoadedWorkflow, tools: Sequence[Path]) -> list[Problem]:
@@ -77,7 +74,7 @@ def _told(problem: Problem) -> Problem:
 def unchecked(file: Path) -> LoadedWorkflow | None:
     """A workflow whose every part can be read, though what it says may be wrong; else None."""
     from stepwell.definition import json_text, spellings, yaml_text
-    from stepwell.definition.canonical import loop_names
+    from stepwell.definition.canonical import names_in
     from stepwell.definition.load import LoadedWorkflow
     from stepwell.definition.parse import parse
     from stepwell.definition.positions import Positions, plain
@@ -95,7 +92,7 @@ def unchecked(file: Path) -> LoadedWorkflow | None:
         return None
     root = spellings.canonical(composed, discover(), report)
     data = plain(root)
-    parsed = parse(Workflow, data, discover(), loop_names(data))
+    parsed = parse(Workflow, data, discover(), names_in(data))
     if parsed.faults:
         return None
     return LoadedWorkflow(parsed.model, data, "", (), str(file), Positions(root))

@@ -41,7 +41,7 @@ def _semantic(value: Json) -> Json:
 
 def _opaque_of(value: dict[str, Json]) -> frozenset[str]:
     """The keys under which an object holds data of people, in which nothing is a step."""
-    return _DATA if is_step(value) or "strategy" in value else frozenset()
+    return _DATA if is_step(value) or "strategy" in value or "took_effect" in value else frozenset()
 
 
 def _cosmetic_of(value: dict[str, Json]) -> tuple[str, ...]:
@@ -57,18 +57,20 @@ def is_step(value: Json) -> bool:
     return isinstance(value, dict) and isinstance(value.get("id"), str) and isinstance(value.get("type"), str)
 
 
-def loop_names(data: Json) -> frozenset[str]:
-    """The names that loops give to their items with `as`, anywhere in a definition."""
-    return frozenset(_loop_names(data))
+def names_in(data: Json) -> frozenset[str]:
+    """The names that a definition knows beside the language's own: those of loops' items (`as`), `call` of `verify`."""
+    return frozenset(_names_in(data))
 
 
-def _loop_names(data: Json) -> Iterator[str]:
+def _names_in(data: Json) -> Iterator[str]:
     waiting = [data]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
             if is_step(value) and isinstance(name := value.get("as"), str) and name.isidentifier():
                 yield name
+            if is_step(value) and isinstance(value.get("verify"), dict):
+                yield "call"
             opaque = _opaque_of(value)
             waiting += [inner for key, inner in value.items() if key not in opaque]
         elif isinstance(value, list):

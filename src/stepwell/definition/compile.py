@@ -6,14 +6,17 @@ The law of the file: a plan is computed from the definition alone and never chan
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from stepwell.definition.graph import order_block
-from stepwell.definition.policy import ErrorRule, RetryPolicy
-from stepwell.definition.visibility import exports
+from stepwell.definition.policy import RetryPolicy
+from stepwell.definition.step import ErrorRule, walk
+from stepwell.definition.visibility import exports, refs_of
 from stepwell.definition.workflow import DEFAULT_STEP_TIMEOUT, Workflow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from stepwell.definition.step import Location, Step
 
 Json: TypeAlias = Any
@@ -43,6 +46,16 @@ class StepPlan:
     """Whether `on_error` lets the step go on whatever fails in it: a loop then tolerates every failed iteration."""
     inside: tuple[str, ...] = ()
     """Ids of all steps inside whose outputs are bound where the container's are: those of branches, not of loops."""
+    fallbacks: dict[int, BlockPlan] = field(default_factory=dict)
+    """What takes the step's place, by the index of the rule in `rules`; a named step is a block of its own plan."""
+    undo: BlockPlan | None = None
+    """What undoes the step once it has completed."""
+    undo_refs: tuple[str, ...] = ()
+    """Ids of the steps outside `undo`, the step itself among them, that texts inside refer to."""
+    undo_roots: tuple[str, ...] = ()
+    """The other roots of those texts; also such as exist inside `undo` only (a loop's own item)."""
+    verify: BlockPlan | None = None
+    """What finds out whether a call took effect whose answer was lost."""
 
 
 @dataclass(slots=True)
@@ -76,57 +89,139 @@ class Plan:
     root: BlockPlan
     on_failure: BlockPlan | None = None
     digest: str = ""
+    steps: dict[str, StepPlan] = field(default_factory=dict)
+    """Every step by its id, wherever it lies: those kept aside and those of recovery blocks too."""
+
+    def find(self, step_id: str) -> StepPlan | None:
+        """The step with this id, wherever it lies."""
+        return self.steps.get(step_id)
 
 
 def compile_workflow(workflow: Workflow, digest: str = "") -> Plan:
     """Compile a checked workflow."""
-    seen_outside = exports(workflow)
-    failing = workflow.on_failure.steps if workflow.on_failure else None
-    return Plan(
-        workflow,
-        _block(workflow.steps, workflow, seen_outside, ()),
-        _block(failing, workflow, seen_outside, ()) if failing else None,
-        digest,
-    )
+    return _Compiler(workflow).plan(digest)
 
 
-def _block(
-    steps: tuple[Step, ...], workflow: Workflow, seen: dict[tuple[str, Location], tuple[str, ...]], ids: tuple[str, ...]
-) -> BlockPlan:
-    order = order_block(steps)
-    plans = tuple(_step(step, workflow, seen) for step in steps)
-    for index, plan in enumerate(plans):
-        plan.in_flow = order.in_flow[index]
-        plan.deps = order.deps[index]
-        plan.dependents = order.dependents[index]
-    return BlockPlan(tuple(plan for plan in plans if plan.in_flow) if order.sequence else plans, order.sequence, ids)
+class _Common(NamedTuple):
+    """Workflow-wide error rules, and what the fallbacks among them run, by their index."""
+
+    rules: tuple[ErrorRule, ...]
+    fallbacks: dict[int, BlockPlan]
 
 
-def _step(step: Step, workflow: Workflow, seen: dict[tuple[str, Location], tuple[str, ...]]) -> StepPlan:
-    defaults = workflow.defaults
-    plan = StepPlan(step, step.id)
-    timeout = getattr(step, "timeout", None)
-    retry = getattr(step, "retry", None)
-    if step.acts:
-        plan.timeout = timeout or defaults.timeout or DEFAULT_STEP_TIMEOUT
-        plan.retry = _merged(retry, defaults.retry)
-    else:
-        plan.timeout = timeout
-        plan.retry = retry or ONCE
-    plan.rules = (*(step.on_error or ()), *(defaults.on_error or ()))
-    always = next((rule for rule in plan.rules if not rule.errors and rule.when is None), None)
-    plan.tolerant = always is not None and always.strategy == "continue" and always is plan.rules[0]
-    exported: list[str] = []
-    inside: list[str] = []
-    for block in step.blocks():
-        ids = seen.get((step.id, block.where), ())
-        plan.blocks[block.where] = _block(block.steps, workflow, seen, ids)
-        exported += ids
-        if block.exports:
-            inside += [inner for one in plan.blocks[block.where].steps for inner in (one.id, *one.inside)]
-    plan.exports = tuple(dict.fromkeys(exported))
-    plan.inside = tuple(inside)
-    return plan
+_NO_RULES = _Common((), {})
+
+
+class _Compiler:
+    """
+    Compiles one workflow.
+
+    Workflow-wide error rules hold for every step but those that undo or verify, whose failure is for a person; inside
+    the steps of such a rule its fallbacks do not hold, so that no chain of fallbacks comes back.
+    """
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._workflow = workflow
+        self._exports = exports(workflow)
+        self._steps: dict[str, StepPlan] = {}
+        self._common = _NO_RULES
+        """The workflow-wide rules that hold for what is compiled now."""
+
+    def plan(self, digest: str) -> Plan:
+        workflow = self._workflow
+        rules = workflow.defaults.on_error or ()
+        self._common = _Common(tuple(rule for rule in rules if rule.strategy != "fallback"), {})
+        fallbacks = {index: self._block(block.steps) for index, block in workflow.fallbacks().items()}
+        self._common = _Common(rules, fallbacks)
+        failing = self._block(workflow.on_failure.steps) if workflow.on_failure else None
+        return Plan(workflow, self._block(workflow.steps), failing, digest, self._steps)
+
+    def _block(self, steps: tuple[Step, ...], ids: tuple[str, ...] = ()) -> BlockPlan:
+        order = order_block(steps)
+        undoing = {step.compensate.step for step in steps if step.compensate is not None}
+        plans = tuple(self._alone(step) if step.id in undoing else self._step(step) for step in steps)
+        for index, plan in enumerate(plans):
+            plan.in_flow = order.in_flow[index]
+            plan.deps = order.deps[index]
+            plan.dependents = order.dependents[index]
+        kept = {plan.id: plan for plan in plans if not plan.in_flow}
+        for plan in plans if kept else ():
+            _link(plan, kept)
+        return BlockPlan(
+            tuple(plan for plan in plans if plan.in_flow) if order.sequence else plans, order.sequence, ids
+        )
+
+    def _alone(self, step: Step) -> StepPlan:
+        """A step that the workflow-wide error rules do not reach."""
+        common, self._common = self._common, _NO_RULES
+        plan = self._step(step)
+        self._common = common
+        return plan
+
+    def _step(self, step: Step) -> StepPlan:
+        plan = self._steps[step.id] = StepPlan(step, step.id)
+        self._policies(plan)
+        exported: list[str] = []
+        inside: list[str] = []
+        for block in step.blocks():
+            ids = self._exports.get((step.id, block.where), ())
+            plan.blocks[block.where] = self._block(block.steps, ids)
+            exported += ids
+            if block.exports:
+                inside += [inner for one in plan.blocks[block.where].steps for inner in (one.id, *one.inside)]
+        plan.exports = tuple(dict.fromkeys(exported))
+        plan.inside = tuple(inside)
+        self._recovery(plan)
+        return plan
+
+    def _policies(self, plan: StepPlan) -> None:
+        step, defaults = plan.step, self._workflow.defaults
+        timeout, retry = getattr(step, "timeout", None), getattr(step, "retry", None)
+        if step.acts:
+            plan.timeout = timeout or defaults.timeout or DEFAULT_STEP_TIMEOUT
+            plan.retry = _merged(retry, defaults.retry)
+        else:
+            plan.timeout = timeout
+            plan.retry = retry or ONCE
+        plan.rules = (*(step.on_error or ()), *self._common.rules)
+        always = next((rule for rule in plan.rules if rule.takes_all), None)
+        plan.tolerant = always is not None and always.strategy == "continue" and always is plan.rules[0]
+
+    def _recovery(self, plan: StepPlan) -> None:
+        own = len(plan.step.on_error or ())
+        plan.fallbacks = {own + index: block for index, block in self._common.fallbacks.items()}
+        for block in plan.step.recovery():
+            if block.purpose == "fallback":
+                plan.fallbacks[int(block.where[1])] = self._block(block.steps)
+                continue
+            common, self._common = self._common, _NO_RULES
+            inner = self._block(block.steps)
+            self._common = common
+            if block.purpose == "verify":
+                plan.verify = inner
+            else:
+                plan.undo = inner
+                plan.undo_refs, plan.undo_roots = _outside(block.steps)
+
+
+def _link(plan: StepPlan, kept: dict[str, StepPlan]) -> None:
+    """Make a block of each step that is kept aside for this one."""
+    for index, rule in enumerate(plan.step.on_error or ()):
+        if rule.strategy == "fallback" and rule.step in kept:
+            plan.fallbacks[index] = BlockPlan((kept[rule.step],), sequence=True)
+    undoing = plan.step.compensate.step if plan.step.compensate is not None else None
+    if undoing in kept:
+        plan.undo = BlockPlan((kept[undoing],), sequence=True)
+        plan.undo_refs, plan.undo_roots = _outside([kept[undoing].step])
+
+
+def _outside(steps: Iterable[Step]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The ids of other steps, and the other roots, that texts of these steps and of those inside them refer to."""
+    inside = [*walk(steps)]
+    own = {step.id for step in inside}
+    refs = [ref for step in inside for text in step.texts() for ref in refs_of(text.value)]
+    ids = dict.fromkeys(ref.step_id for ref in refs if ref.step_id is not None and ref.step_id not in own)
+    return tuple(ids), tuple(dict.fromkeys(ref.root for ref in refs if ref.step_id is None))
 
 
 def _merged(own: RetryPolicy | None, default: RetryPolicy | None) -> RetryPolicy:

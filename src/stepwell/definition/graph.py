@@ -8,12 +8,12 @@ nothing here recurses, so that a block of any length and shape takes linear time
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stepwell.definition.step import Step
+    from stepwell.definition.step import Location, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,25 @@ def kept_aside(steps: Iterable[Step]) -> dict[str, str]:
 
 def named_aside(step: Step) -> list[str]:
     """The ids that a step names as its fallback or compensation."""
-    names = [rule.step for rule in step.on_error or () if rule.strategy == "fallback" and rule.step]
-    compensate = step.compensate
-    if isinstance(compensate, Mapping) and isinstance(name := compensate.get("step"), str):
-        names.append(name)
-    return names
+    undoing = step.compensate.step if step.compensate is not None else None
+    return [*named_fallbacks(step), *([undoing] if undoing else [])]
+
+
+def named_fallbacks(step: Step) -> list[str]:
+    """The ids that a step names as its fallback."""
+    return [rule.step for rule in step.on_error or () if rule.strategy == "fallback" and rule.step]
+
+
+def returns(step: Step) -> Iterator[tuple[Location, str]]:
+    """The earlier steps of the block that a step may return to, with where it says so."""
+    for index, rule in enumerate(step.on_error or ()):
+        if rule.strategy == "goto" and rule.goto:
+            yield ("on_error", index, "goto"), rule.goto
+    for word in ("on_reject", "on_changes"):
+        held = getattr(step, word, None)
+        target = held.get("goto") if isinstance(held, Mapping) else getattr(held, "goto", None)
+        if isinstance(target, str):
+            yield (word, "goto"), target
 
 
 def sorted_order(deps: Sequence[Sequence[int]], dependents: Sequence[Sequence[int]]) -> list[int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepwell.definition import json_text, spellings, yaml_text
-from stepwell.definition.canonical import digest_of, loop_names
+from stepwell.definition.canonical import digest_of, names_in
 from stepwell.definition.check import check, check_recipe
 from stepwell.definition.limits import LARGEST_FILE
 from stepwell.definition.parse import parse
@@ -62,7 +62,7 @@ def load_text(text: str, *, file: str = "", kinds: Kinds, recipes: Recipes | Non
     report = Report(file)
     root = spellings.canonical(_composed(text, report, "workflow"), kinds, report)
     data, positions = plain(root), Positions(root)
-    parsed = parse(Workflow, data, kinds, loop_names(data))
+    parsed = parse(Workflow, data, kinds, names_in(data))
     report.locate(findings_of(parsed.faults, positions), positions)
     report.locate(check(parsed, recipes or NoRecipes()), positions)
     if report.has_errors:
@@ -81,7 +81,7 @@ def from_data(data: dict[str, Json], kinds: Kinds) -> Workflow:
 
     Raises pydantic's ValidationError for data that no loader made, or whose kinds are not installed.
     """
-    return Workflow.model_validate(data, context={"kinds": kinds, "names": loop_names(data)})
+    return Workflow.model_validate(data, context={"kinds": kinds, "names": names_in(data)})
 
 
 def load_recipe_text(text: str, *, file: str = "") -> RecipeDefinition:

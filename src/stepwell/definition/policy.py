@@ -1,16 +1,13 @@
-"""Policies of a step: how often it is tried again, and what happens once attempts are spent."""
+"""Kinds of errors, and how often a step is tried again."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from stepwell.definition.fields import Duration, Expression, StepId, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from stepwell.definition.fields import Duration, Expression
 
 Json = Any
 
@@ -79,42 +76,3 @@ class RetryPolicy(BaseModel):
                 )
             data = {key: value for key, value in data.items() if key != "max_retries"} | {"max_attempts": retries + 1}
         return data
-
-
-class ErrorRule(BaseModel):
-    """One rule of `on_error`: for these error kinds and under this condition, that strategy."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
-    strategy: Literal["fail", "continue", "fallback", "compensate", "suspend", "goto"]
-    errors: tuple[str, ...] = ()
-    when: Expression | None = None
-    default: Value | None = None
-    step: StepId | None = None
-    steps: tuple[Json, ...] = ()
-    """The inline fallback; parsed to steps by the step that holds the rule."""
-    goto: StepId | None = None
-    max_rounds: int = Field(3, ge=1, le=100)
-
-
-def _rules(value: Json) -> Json:
-    """A word, one rule, or an ordered list of either, as a list of rules."""
-    rules = value if isinstance(value, list | tuple) else [value]
-    return tuple(_rule(rule) for rule in rules)
-
-
-def _rule(value: Json) -> Json:
-    if isinstance(value, str):
-        return {"strategy": value}
-    if isinstance(value, dict) and "strategy" not in value:
-        found: Mapping[str, Json] = value
-        for word in ("goto", "fallback"):
-            if word in found:
-                rest = {key: inner for key, inner in found.items() if key != word}
-                target = "goto" if word == "goto" else "step"
-                return {"strategy": word, target: found[word], **rest}
-    return value
-
-
-ErrorRules = Annotated[tuple[ErrorRule, ...], BeforeValidator(_rules)]
-FAIL: tuple[ErrorRule, ...] = ()

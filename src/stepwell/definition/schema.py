@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from stepwell.definition.fields import Expression
-from stepwell.definition.policy import ErrorRule, RetryPolicy
+from stepwell.definition.policy import RetryPolicy
 from stepwell.definition.recipe import RecipeDefinition
-from stepwell.definition.step import Step
+from stepwell.definition.step import ErrorRule, Step
 from stepwell.definition.workflow import Workflow
 
 if TYPE_CHECKING:

@@ -109,12 +109,7 @@ class _Translation:
         if self.second:
             inner.setdefault("timeout", root.holding(30))
             inner.setdefault("retry", _node(_SECOND_RETRY, root))
-            # Its default strategy is `suspend`, which this version does not perform: a failed step fails the run.
-            if "on_error" not in inner:
-                inner["on_error"] = root.holding("fail")
-                message = "steps that fail end the run; in this design they would suspend it by default"
-                hint = "write default_error_strategy: fail; suspend is not performed by this version"
-                self.report.at(root, "not_performed", message, hint, severity="warning")
+            inner.setdefault("on_error", root.holding("suspend"))
         return (written or root).holding(inner) if inner or written else None
 
     def _renamed(self, node: Node, words: dict[str, str]) -> dict[str, Node]:

@@ -1,8 +1,8 @@
 """
 Steps and blocks: what a definition consists of, before anything is said about doing it.
 
-The law of the file: whoever walks a definition (checks, compiler, plans, pictures) does so through `blocks()` and
-`texts()`, so a new kind of step needs no change there.
+The law of the file: whoever walks a definition (checks, compiler, plans, pictures) does so through `blocks()`,
+`recovery()` and `texts()`, so a new kind of step needs no change there.
 """
 
 from __future__ import annotations
@@ -11,17 +11,27 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, InstanceOf, SerializeAsAny, ValidationInfo
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    SerializeAsAny,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
-from stepwell.definition.fields import Expression, StepId, Template, Value
-from stepwell.definition.policy import ErrorRules
+from stepwell.definition.fields import Expression, StepId, Value
 from stepwell.definition.suggest import close, listing, noun
+from stepwell.definition.texts import Text, further_roots, texts_in
 
 Json: TypeAlias = Any
 Schema: TypeAlias = dict[str, Json]
 Location: TypeAlias = tuple[str | int, ...]
 Join: TypeAlias = Literal["any_completed", "all_completed", "all_settled"]
+Purpose: TypeAlias = Literal["", "fallback", "undo", "verify"]
 
 
 class Recipes(Protocol):
@@ -64,26 +74,104 @@ class Block:
     binds: tuple[str, ...] = ()
     name: str = ""
     """What the container calls it when it chooses between its blocks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """
-    An expression or template of a step, with where it stands and what else it may see.
-
-    `inner` means that it sees what the step's block sees (`until`, the loop's `output`); `item` that it sees the loop's
-    item but no step of the block (`key`); `roots` are further roots
-    (`error`, `result`, `event`); `boolean` says that it must give a boolean; `prose` that foreign braces in it are
-    no more than a warning.
-    """
-
-    where: Location
-    value: Expression | Template | Value
-    inner: bool = False
-    item: bool = False
+    purpose: Purpose = ""
+    """What a block is for that is no part of what the step does when all goes well."""
     roots: tuple[str, ...] = ()
-    boolean: bool = False
-    prose: bool = False
+    """Roots that texts of its steps see besides the usual ones."""
+
+
+def fallback_block(rule: ErrorRule, where: Location) -> Block:
+    """The steps that a rule holds for taking the place of the step that failed."""
+    steps = (*where, "steps")
+    return Block(steps, rule.steps, FALLBACK, exports=False, purpose="fallback", roots=("error",))
+
+
+FALLBACK = "~fallback"
+UNDO = "~undo"
+VERIFY = "~verify"
+UNDO_STEPS: Location = ("compensate", "steps")
+VERIFY_STEPS: Location = ("verify", "steps")
+
+
+class ErrorRule(BaseModel):
+    """
+    One rule of `on_error`: for these error kinds and under this condition, that strategy.
+
+    A `fallback` holds its `steps`, or names a `step` of the block, which is then kept out of the flow.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    strategy: Literal["fail", "continue", "fallback", "compensate", "suspend", "goto"]
+    errors: tuple[str, ...] = ()
+    when: Expression | None = None
+    default: Value | None = None
+    step: StepId | None = None
+    steps: Steps = ()
+    goto: StepId | None = None
+    max_rounds: int = Field(3, ge=1, le=100)
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether it fits every error."""
+        return not self.errors and self.when is None
+
+
+class Compensation(BaseModel):
+    """`compensate`: how a completed step is undone, by steps of its own or by a step that is kept out of the flow."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    steps: Steps = ()
+    step: StepId | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_form(cls, data: Json) -> Json:
+        if not isinstance(data, dict) or {"step", "steps"} <= data.keys() or not data.keys() & {"step", "steps"}:
+            raise PydanticCustomError(
+                "compensate",
+                "`compensate` is {{steps: [...]}} or {{step: its-id}}",
+                {"hint": "write compensate: {step: its-id}", "code": "policy"},
+            )
+        return data
+
+
+class Verification(BaseModel):
+    """
+    `verify`: steps that find out whether a call took effect whose answer was lost.
+
+    `took_effect` and `output` see these steps; `output` is then the output of the call, else that of the last of the
+    steps that completed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    steps: Steps = Field(min_length=1)
+    took_effect: Expression
+    output: Value | None = None
+
+
+def _rules(value: Json) -> Json:
+    """A word, one rule, or an ordered list of either, as a list of rules."""
+    rules = value if isinstance(value, list | tuple) else [value]
+    return tuple(_rule(rule) for rule in rules)
+
+
+def _rule(value: Json) -> Json:
+    if isinstance(value, str):
+        return {"strategy": value}
+    if isinstance(value, dict) and "strategy" not in value:
+        found: Mapping[str, Json] = value
+        for word in ("goto", "fallback"):
+            if word in found:
+                rest = {key: inner for key, inner in found.items() if key != word}
+                target = "goto" if word == "goto" else "step"
+                return {"strategy": word, target: found[word], **rest}
+    return value
+
+
+ErrorRules = Annotated[tuple[ErrorRule, ...], BeforeValidator(_rules)]
 
 
 class Step(BaseModel):
@@ -99,7 +187,7 @@ class Step(BaseModel):
     """Fields whose texts see what the step's own block sees."""
     item_texts: ClassVar[frozenset[str]] = frozenset()
     """Fields whose texts see the item of the step's own loop, but not the steps of its block."""
-    boolean_texts: ClassVar[frozenset[str]] = frozenset({"condition", "when", "until", "match"})
+    boolean_texts: ClassVar[frozenset[str]] = frozenset({"condition", "when", "until", "match", "took_effect"})
     prose_texts: ClassVar[frozenset[str]] = frozenset(
         {"prompt", "system", "content", "subject", "message", "title", "show"}
     )
@@ -114,11 +202,31 @@ class Step(BaseModel):
     join: Join = "any_completed"
     condition: Expression | None = None
     on_error: ErrorRules | None = None
-    compensate: Json = None
+    compensate: Compensation | None = None
 
     def blocks(self) -> Iterable[Block]:
-        """The nested step lists, in written order."""
+        """The nested step lists that it runs when all goes well, in written order."""
         return ()
+
+    def recovery(self) -> Iterator[Block]:
+        """The step lists for when it fails, is undone or must be verified; nothing outside sees their steps."""
+        for index, rule in enumerate(self.on_error or ()):
+            if rule.steps:
+                yield fallback_block(rule, ("on_error", index))
+        if self.compensate is not None and self.compensate.steps:
+            yield Block(UNDO_STEPS, self.compensate.steps, UNDO, exports=False, purpose="undo", roots=("error",))
+        if (verify := self.verification()) is not None:
+            roots = ("error", "call")
+            yield Block(VERIFY_STEPS, verify.steps, VERIFY, exports=False, purpose="verify", roots=roots)
+
+    def verification(self) -> Verification | None:
+        """How a call in doubt is settled, for kinds that have a field `verify`."""
+        found = getattr(self, "verify", None)
+        return found if isinstance(found, Verification) else None
+
+    def all_blocks(self) -> list[Block]:
+        """Every step list inside the step."""
+        return [*self.blocks(), *self.recovery()]
 
     def shape(self, recipes: Recipes) -> Schema | None:
         """JSON Schema of the output, or None where nothing is known."""
@@ -135,42 +243,21 @@ class Step(BaseModel):
             held = getattr(self, name)
             if type(held) in _PLAIN:
                 continue
-            for where, value in _texts(held, (field.alias or name,)):
+            for where, value in texts_in(held, (field.alias or name,), Step):
                 word = next((part for part in reversed(where) if isinstance(part, str)), "")
-                key = name if name not in {"on_error", "retry"} else f"{name}.{word}"
                 yield Text(
                     where,
                     value,
                     inner=name in self.inner_texts,
                     item=name in self.item_texts,
-                    roots=(*self.extra_roots.get(name, ()), *_ROOTS.get(key, ())),
+                    within=VERIFY_STEPS if name == "verify" else None,
+                    roots=(*self.extra_roots.get(name, ()), *further_roots(name, word)),
                     boolean=isinstance(value, Expression) and word in self.boolean_texts,
                     prose=name in self.prose_texts,
                 )
 
 
 _PLAIN = frozenset({type(None), str, int, float, bool})
-_ROOTS: dict[str, tuple[str, ...]] = {
-    "on_error.when": ("error",),
-    "on_error.default": ("error",),
-    "retry.when": ("error", "result"),
-}
-
-
-def _texts(value: Json, where: Location) -> Iterator[tuple[Location, Expression | Template | Value]]:
-    if isinstance(value, Expression | Template | Value):
-        yield where, value
-    elif isinstance(value, Step):
-        return
-    elif isinstance(value, BaseModel):
-        for name, field in type(value).model_fields.items():
-            yield from _texts(getattr(value, name), (*where, field.alias or name))
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _texts(inner, (*where, key))
-    elif isinstance(value, tuple):
-        for index, inner in enumerate(value):
-            yield from _texts(inner, (*where, index))
 
 
 class Kinds(Protocol):
@@ -223,11 +310,13 @@ def read_step(value: Json, context: Mapping[str, Json]) -> Step:
 AnyStep = Annotated[SerializeAsAny[InstanceOf[Step]], BeforeValidator(_step)]
 """A step of whatever kind its `type` names."""
 Steps = tuple[AnyStep, ...]
+for _model in (ErrorRule, Compensation, Verification, Step):  # steps hold rules, and rules hold steps
+    _model.model_rebuild()
 
 
 def walk(steps: Iterable[Step]) -> Iterator[Step]:
-    """All steps, nested ones after their container, in written order; bounded in depth by the loader."""
+    """All steps, nested ones after their container, those for recovery last; bounded in depth by the loader."""
     for step in steps:
         yield step
-        for block in step.blocks():
+        for block in step.all_blocks():
             yield from walk(block.steps)

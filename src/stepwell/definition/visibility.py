@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from stepwell.definition.fields import Expression, Template, Value
-from stepwell.definition.step import Location, Step, Text
+from stepwell.definition.step import Location, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stepwell.definition.texts import Text
     from stepwell.definition.workflow import Workflow
     from stepwell.expressions import Ref
 
@@ -53,7 +54,7 @@ def exports(workflow: Workflow) -> dict[BlockKey, tuple[str, ...]]:
     found: dict[BlockKey, set[str]] = {}
     for step, chain in _located(workflow):
         homes.setdefault(step.id, chain)
-        for block in step.blocks():
+        for block in step.all_blocks():
             found[step.id, block.where] = set()
             if not block.exports:
                 closed.add((step.id, block.where))
@@ -85,14 +86,12 @@ def _seen_from(step: Step, text: Text, chain: Chain) -> Chain:
 
 def _located(workflow: Workflow) -> Iterator[tuple[Step, Chain]]:
     """Every step with the blocks it lies in."""
-    waiting: list[tuple[Step, Chain]] = [(step, ()) for step in reversed(_top(workflow))]
+    waiting: list[tuple[Step, Chain]] = [
+        (step, ()) for _, steps in reversed(workflow.lists()) for step in reversed(steps)
+    ]
     while waiting:
         step, chain = waiting.pop()
         yield step, chain
-        for block in reversed([*step.blocks()]):
+        for block in reversed(step.all_blocks()):
             inner = (*chain, (step.id, block.where))
             waiting += [(nested, inner) for nested in reversed(block.steps)]
-
-
-def _top(workflow: Workflow) -> list[Step]:
-    return [*workflow.steps, *(workflow.on_failure.steps if workflow.on_failure else ())]

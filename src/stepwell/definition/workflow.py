@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from stepwell.definition.fields import Duration, Template, Value, WorkflowId
-from stepwell.definition.policy import ErrorRules, RetryPolicy
-from stepwell.definition.step import Steps
+from stepwell.definition.policy import RetryPolicy
+from stepwell.definition.step import Block, ErrorRules, Location, Step, Steps, fallback_block, walk
 
 Json = Any
 
@@ -74,3 +75,19 @@ class Workflow(_Part):
     concurrency: Concurrency | None = None
     budget: Budget | None = None
     deliver: tuple[dict[str, Json], ...] = ()
+
+    def fallbacks(self) -> dict[int, Block]:
+        """The steps that rules of `defaults.on_error` hold, for any step that fails, by the index of their rule."""
+        rules = enumerate(self.defaults.on_error or ())
+        return {index: fallback_block(rule, ("defaults", "on_error", index)) for index, rule in rules if rule.steps}
+
+    def lists(self) -> list[tuple[Location, tuple[Step, ...]]]:
+        """Every step list that lies in no step, with where it is written: the workflow's own comes first."""
+        failing = [(("on_failure", "steps"), self.on_failure.steps)] if self.on_failure else []
+        aside = [(block.where, block.steps) for block in self.fallbacks().values()]
+        return [(("steps",), self.steps), *failing, *aside]
+
+    def every_step(self) -> Iterator[Step]:
+        """All steps, wherever they lie."""
+        for _, steps in self.lists():
+            yield from walk(steps)

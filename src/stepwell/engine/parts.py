@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from stepwell.definition.load import load_file
-from stepwell.definition.step import NoRecipes, Recipes, Step, walk
+from stepwell.definition.step import NoRecipes, Recipes
 from stepwell.engine.clock import USUAL, Rhythm
 from stepwell.engine.shelf import Shelf
 from stepwell.errors import DefinitionError, NotFound, Problem
@@ -88,7 +88,7 @@ class Parts:
     def recipes_of(self, loaded: LoadedWorkflow) -> dict[str, RecipeDefinition]:
         """The recipes that a workflow's steps call, by the names they call them. Raises NotFound, DefinitionError."""
         finder = self.finder(loaded.file)
-        names = {str(getattr(step, "recipe", "")) for step in _steps(loaded) if step.type == "recipe"}
+        names = {str(getattr(step, "recipe", "")) for step in loaded.workflow.every_step() if step.type == "recipe"}
         return (
             {name: finder.find(name).definition for name in sorted(names)} if not isinstance(finder, NoRecipes) else {}
         )
@@ -123,7 +123,7 @@ class Parts:
         if (loaded.file, loaded.digest) in known:
             return
         found: dict[str, LoadedWorkflow] = {}
-        for step in _steps(loaded):
+        for step in loaded.workflow.every_step():
             name = getattr(step, "workflow", None)
             if step.type != "sub_workflow" or name is None or not name.compiled.is_constant or name.source in found:
                 continue
@@ -164,9 +164,3 @@ class Parts:
             if hasattr(result, "__await__"):
                 await result
         await self.store.close()
-
-
-def _steps(loaded: LoadedWorkflow) -> Iterator[Step]:
-    """All steps of a workflow, also those that run once it has failed."""
-    workflow = loaded.workflow
-    return walk((*workflow.steps, *(workflow.on_failure.steps if workflow.on_failure else ())))

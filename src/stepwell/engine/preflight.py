@@ -43,9 +43,8 @@ class Preflight:
         return filled, problems
 
     def _steps(self, loaded: LoadedWorkflow) -> Iterator[Problem]:
-        failing = loaded.workflow.on_failure
-        inside = _located(failing.steps, ("on_failure", "steps")) if failing else ()
-        for where, step in (*_located(loaded.workflow.steps, ("steps",)), *inside):
+        everything = (found for top, steps in loaded.workflow.lists() for found in _located(steps, top))
+        for where, step in everything:
             for code, message, hint in self._step(step, loaded):
                 place = (*where, code if hasattr(step, code) else "type")
                 line, column = loaded.positions.place(place)
@@ -128,7 +127,7 @@ def _located(steps: Iterable[Step], where: Location) -> Iterator[tuple[Location,
     """All steps with their place in the definition."""
     for index, step in enumerate(steps):
         yield (*where, index), step
-        for block in step.blocks():
+        for block in step.all_blocks():
             yield from _located(block.steps, (*where, index, *block.where))
 
 

@@ -12,7 +12,7 @@ from stepwell.interpreter.interruption import Rewind
 from stepwell.journal import path as paths
 
 if TYPE_CHECKING:
-    from stepwell.definition.policy import ErrorRule
+    from stepwell.definition.step import ErrorRule
     from stepwell.errors import StepFailed
     from stepwell.interpreter.scope import Scope
     from stepwell.journal.entry import Outcome

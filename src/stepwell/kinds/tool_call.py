@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from stepwell.definition.fields import Json, Value
-from stepwell.definition.step import Location
+from stepwell.definition.fields import Value
+from stepwell.definition.step import Verification
 from stepwell.interpreter.effect import Effect, ToolCall
 from stepwell.interpreter.kind import Action
 
@@ -21,11 +20,7 @@ class ToolCallStep(Action):
     tool: str
     arguments: dict[str, Value] = {}
     idempotent: bool | None = None
-    verify: Json = None
-
-    def unperformed(self) -> Iterable[tuple[Location, str]]:
-        if self.verify is not None:
-            yield ("verify",), "a `verify` block"
+    verify: Verification | None = None
 
     def effect(self, scope: Scope) -> Effect:
         arguments = {name: scope.render(value) for name, value in self.arguments.items()}

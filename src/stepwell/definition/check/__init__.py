@@ -9,6 +9,7 @@ from stepwell.definition.check.graph import check_graph
 from stepwell.definition.check.performed import check_performed
 from stepwell.definition.check.policies import check_policies
 from stepwell.definition.check.recipes import check_recipes
+from stepwell.definition.check.recovery import check_recovery
 from stepwell.definition.check.references import check_recipe_texts, check_references
 from stepwell.definition.check.schemas import check_recipe_schemas, check_schemas
 from stepwell.definition.check.structure import check_structure
@@ -31,6 +32,7 @@ def check(parsed: Parsed[Workflow], recipes: Recipes) -> list[Finding]:
         *check_schemas(found),
         *check_references(found, recipes),
         *check_policies(found),
+        *check_recovery(found),
         *check_approvals(found),
         *check_recipes(found, recipes),
         *check_performed(found),

@@ -11,16 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepwell.definition.check.survey import StepSite, Survey
-    from stepwell.definition.policy import ErrorRule
     from stepwell.definition.step import Location
     from stepwell.definition.workflow import Workflow
-
-_STRATEGIES = {
-    "fallback": "the strategy `fallback`",
-    "compensate": "the strategy `compensate`",
-    "suspend": "the strategy `suspend`",
-    "goto": "the strategy `goto`",
-}
 
 
 def check_performed(survey: Survey) -> Iterator[Finding]:
@@ -40,9 +32,6 @@ def _refusal(where: Location, what: str, hint: str = "") -> Finding:
 
 def _step(site: StepSite) -> Iterator[Finding]:
     step, where = site.step, site.where
-    yield from _rules(step.on_error, (*where, "on_error"))
-    if step.compensate is not None:
-        yield _refusal((*where, "compensate"), "`compensate`")
     if getattr(step, "knowledge", None):
         yield _refusal((*where, "knowledge"), "automatic `knowledge`", "use a kb_search step and its passages")
     for text in site.texts:
@@ -57,13 +46,3 @@ def _workflow(workflow: Workflow) -> Iterator[Finding]:
         yield _refusal(("deliver",), "`deliver`")
     if workflow.knowledge:
         yield _refusal(("knowledge",), "automatic `knowledge`", "use a kb_search step and its passages")
-    hint = "write defaults: {on_error: fail}, or default_error_strategy: fail beside workflow_id"
-    yield from _rules(workflow.defaults.on_error, ("defaults", "on_error"), hint)
-
-
-def _rules(
-    rules: tuple[ErrorRule, ...] | None, where: Location, hint: str = "fail and continue are performed"
-) -> Iterator[Finding]:
-    for index, rule in enumerate(rules or ()):
-        if what := _STRATEGIES.get(rule.strategy):
-            yield _refusal((*where, index), what, hint)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from stepwell.definition.check.order_hints import OrderHints
 from stepwell.definition.check.visible import Frame, Shapes, Visible, frames
 from stepwell.definition.fields import Expression, Template, Value
 from stepwell.definition.report import Finding
-from stepwell.definition.step import Location, Recipes, Schema, Text
+from stepwell.definition.step import Location, Recipes, Schema
+from stepwell.definition.texts import Text
 from stepwell.definition.visibility import refs_of
 from stepwell.expressions import CheckEnv, ExpressionError, check_expression, check_template
 from stepwell.expressions import Template as CompiledTemplate
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from stepwell.errors import Severity
 
 _QUOTED = re.compile(r"'([^']+)'")
-_ROOTS = {"secret": None}
+_ROOTS: dict[str, Schema | None] = {"secret": None}
+_AFTERWARDS = (("on_error",), ("retry",), ("verify",))
+"""Fields whose conditions are tested when the step has run."""
 _WRONG_BRACES = frozenset({"empty", "unclosed", "unknown_root"})
 
 
@@ -62,13 +65,17 @@ def check_recipe_texts(recipe: RecipeDefinition) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What is the same for all texts of the steps of one block: the frame, the item, the names, what is outside."""
+    """
+    What is the same for all texts of the steps of one block: the frame, the item, the names, what is outside, and the
+    roots (`error`, `call`).
+    """
 
     frame: Frame
-    outer: Visible | None
-    item: Schema | None
-    names: Mapping[str, Schema | None]
-    guarded: frozenset[str]
+    outer: Visible | None = None
+    item: Schema | None = None
+    names: Mapping[str, Schema | None] = field(default_factory=dict)
+    guarded: frozenset[str] = frozenset()
+    roots: tuple[str, ...] = ()
 
 
 class _Views:
@@ -82,35 +89,41 @@ class _Views:
         self._frames = frames(survey)
         self._places: dict[int, _Place] = {}
         self._seen: dict[int, Visible] = {}
+        self._top = survey.blocks[0]
         for block in survey.blocks:
             self._places[id(block)] = self._place(block)
-        self._top = survey.blocks[0]
 
     def _place(self, block: BlockSite) -> _Place:
         frame = self._frames[id(block)]
-        if block.holder is None or block.block is None:
-            return _Place(frame, self._before_failure(block), None, {}, frozenset())
         holder = block.holder
+        if holder is None or block.block is None:
+            failing = block.failure or block.block is not None
+            return _Place(frame, self._before_failure(block), roots=("error",) if failing else ())
         around = self._places[id(holder.home)]
         item = block.block.item if block.block.item is not None else around.item
         names = {**around.names, **dict.fromkeys(block.block.binds, block.block.item)}
         guarded = around.guarded | _asked_for(holder)
-        return _Place(frame, self._visible(holder), item, names, guarded)
+        roots = (*around.roots, *_roots_of(holder), *block.block.roots)
+        outer = self._visible(holder, done=block.block.purpose == "undo")
+        return _Place(frame, outer, item, names, guarded, roots)
 
     def _before_failure(self, block: BlockSite) -> Visible | None:
         """`on_failure` sees every step of the workflow, each of which may not have run."""
         if not block.failure:
             return None
-        top = next(frame for frame in self._frames.values() if frame.site.holder is None and not frame.site.failure)
+        top = self._frames[id(self._top)]
         everything = Frame(top.site, top.owned, top.before, top.sure, [True] * len(top.maybe))
         return Visible(everything, self._shapes, None, None, frozenset())
 
-    def _visible(self, site: StepSite) -> Visible:
-        found = self._seen.get(id(site))
+    def _visible(self, site: StepSite, *, done: bool = False) -> Visible:
+        """What a step sees; once it is `done`, itself too."""
+        found = None if done else self._seen.get(id(site))
         if found is None:
             place = self._places[id(site.home)]
             guarded = place.guarded | _asked_for(site)
-            found = self._seen[id(site)] = Visible(place.frame, self._shapes, place.outer, site, guarded)
+            found = Visible(place.frame, self._shapes, place.outer, site, guarded, done=done)
+            if not done:
+                self._seen[id(site)] = found
         return found
 
     def env(self, site: StepSite, text: Text) -> CheckEnv:
@@ -121,24 +134,35 @@ class _Views:
             inner = self._places[id(site.blocks[0])]
             item, names = inner.item, inner.names
             if text.inner:
-                visible = Visible(inner.frame, self._shapes, inner.outer, None, inner.guarded)
-        roots: dict[str, Schema | None] = {**_ROOTS, **dict.fromkeys(text.roots)}
-        if site.home.failure or not site.home.order.in_flow[site.index]:
-            roots["error"] = None
+                visible = self._end_of(inner)
+        if text.within is not None:
+            block = next((one for one in site.blocks if one.block and one.block.where == text.within), None)
+            visible = self._end_of(self._places[id(block)]) if block else visible
+        roots = {**_ROOTS, **dict.fromkeys((*text.roots, *place.roots, *_roots_of(site)))}
         return CheckEnv(visible, self.known, self.workflow.input or None, item, names, roots)
+
+    def _end_of(self, place: _Place) -> Visible:
+        """What is seen once all steps of a block have ended."""
+        return Visible(place.frame, self._shapes, place.outer, None, place.guarded)
 
     def end(self) -> CheckEnv:
         """What the output of the workflow sees."""
-        place = self._places[id(self._top)]
-        visible = Visible(place.frame, self._shapes, None, None, frozenset())
-        return CheckEnv(visible, self.known, self.workflow.input or None, roots=_ROOTS)
+        return CheckEnv(
+            self._end_of(self._places[id(self._top)]), self.known, self.workflow.input or None, roots=_ROOTS
+        )
+
+
+def _roots_of(site: StepSite) -> tuple[str, ...]:
+    """A step that is kept aside runs because another one failed or the run did."""
+    return () if site.home.order.in_flow[site.index] else ("error",)
 
 
 def _asked_for(site: StepSite) -> frozenset[str]:
     """Steps whose status or presence a condition of the step itself asks for before anything in it runs."""
     found: set[str] = set()
     for text in site.texts:
-        if text.boolean and not text.inner and isinstance(text.value, Expression):
+        before = not text.inner and text.where[:1] not in _AFTERWARDS
+        if text.boolean and before and isinstance(text.value, Expression):
             for ref in refs_of(text.value):
                 if ref.step_id is not None and (ref.guarded or (ref.root == "steps" and ref.segs[1:2] == ("status",))):
                     found.add(ref.step_id)

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepwell.definition.parse import Parsed
-    from stepwell.definition.step import Block, Location, Step, Text
+    from stepwell.definition.step import Block, Location, Step
+    from stepwell.definition.texts import Text
     from stepwell.definition.workflow import Workflow
 
 
@@ -77,6 +78,8 @@ def survey(parsed: Parsed[Workflow]) -> Survey:
     waiting: list[StepSite | BlockSite] = [_block(("steps",), workflow.steps)]
     if workflow.on_failure is not None:
         waiting.insert(0, _block(("on_failure", "steps"), workflow.on_failure.steps, failure=True))
+    for block in workflow.fallbacks().values():
+        waiting.insert(0, _default(block))
     while waiting:
         site = waiting.pop()
         if isinstance(site, BlockSite):
@@ -97,6 +100,13 @@ def _block(where: Location, steps: tuple[Step, ...], *, failure: bool = False) -
     return site
 
 
+def _default(block: Block) -> BlockSite:
+    """The steps of a workflow-wide fallback, which lie in no step."""
+    site = _block(block.where, block.steps)
+    site.block = block
+    return site
+
+
 def _nested(holder: StepSite, block: Block) -> BlockSite:
     site = _block((*holder.where, *block.where), block.steps)
     site.holder, site.block = holder, block
@@ -112,7 +122,7 @@ def _mark_broken(site: BlockSite, broken: frozenset[int]) -> None:
 
 def _blocks_of(site: StepSite) -> list[Block]:
     try:
-        return [*site.step.blocks()]
+        return site.step.all_blocks()
     except (AttributeError, TypeError, KeyError, IndexError):
         if site.broken:
             return []

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stepwell.definition.graph import Order, kept_aside, sorted_order, upstream
+from stepwell.definition.graph import Order, named_aside, named_fallbacks, returns, sorted_order, upstream
 from stepwell.expressions import StepShape
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ class Frame:
     One block, for everything that looks into it.
 
     `before[i]` are the steps before step i; `sure[i]` those that have surely completed if step i runs; `maybe[i]`
-    whether step i may be skipped.
+    whether step i may be skipped; `later[i]` those after it that may come back to it or to a step before it, whose last
+    record it may read.
     """
 
     site: BlockSite
@@ -46,6 +47,7 @@ class Frame:
     before: list[int] = field(default_factory=list)
     sure: list[int] = field(default_factory=list)
     maybe: list[bool] = field(default_factory=list)
+    later: dict[int, int] = field(default_factory=dict)
 
     @property
     def all(self) -> int:
@@ -57,25 +59,36 @@ class Visible(Mapping[str, StepShape]):
     """
     The steps that are visible from one place; looked up frame by frame, innermost first.
 
-    `guarded` are steps that a condition on the way has asked for.
+    `guarded` are steps that a condition on the way has asked for; with `done` the step itself has completed.
     """
 
-    __slots__ = ("_before", "_condition", "_frame", "_guarded", "_outer", "_shapes", "_sure")
+    __slots__ = ("_before", "_condition", "_frame", "_guarded", "_later", "_outer", "_shapes", "_sure")
 
     def __init__(
-        self, frame: Frame, shapes: Shapes, outer: Visible | None, step: StepSite | None, guarded: frozenset[str]
+        self,
+        frame: Frame,
+        shapes: Shapes,
+        outer: Visible | None,
+        step: StepSite | None,
+        guarded: frozenset[str],
+        *,
+        done: bool = False,
     ) -> None:
         self._frame = frame
         self._shapes = shapes
         self._outer = outer
-        self._before = frame.before[step.index] if step else frame.all
-        self._sure = frame.sure[step.index] if step else 0
+        own = 1 << step.index if step and done else 0
+        self._before = frame.before[step.index] | own if step else frame.all
+        self._sure = frame.sure[step.index] | own if step else 0
+        self._later = frame.later.get(step.index, 0) if step else 0
         condition = step.step.condition if step else None
         self._condition = condition.source if condition else None
         self._guarded = guarded
 
     def __getitem__(self, name: str) -> StepShape:
         found = self._frame.owned.get(name)
+        if found is not None and self._later >> found.index & 1 and found.site.home is self._frame.site:
+            return StepShape(self._shapes.of(found.site), name not in self._guarded)
         if found is None or not self._before >> found.index & 1:
             if name in self._shapes.suspects:
                 return StepShape()
@@ -133,9 +146,11 @@ def frames(survey: Survey) -> dict[int, Frame]:
     found: dict[int, Frame] = {}
     for site in reversed(survey.blocks):
         frame = Frame(site)
-        frame.before = _before(site)
+        frame.before = upstream(site.order)
         frame.maybe = _maybe(site)
         frame.sure = _sure(site)
+        _see_from_aside(frame)
+        frame.later = _later(frame)
         for step in site.steps:
             frame.owned.setdefault(step.step.id, Owned(step, step.index, optional=False))
             for block in step.blocks:
@@ -147,14 +162,59 @@ def frames(survey: Survey) -> dict[int, Frame]:
     return found
 
 
-def _before(site: BlockSite) -> list[int]:
-    """The steps before each; what is kept aside sees what the step that names it sees."""
-    before = upstream(site.order)
+def _see_from_aside(frame: Frame) -> None:
+    """
+    What is kept aside sees what the step that names it sees, and that step too if it is there to undo it.
+
+    Named by several it sees what they have in common.
+    """
+    sites = frame.site.steps
+    namers = _namers(frame.site)
+    if not namers:
+        return
+    dependents: list[list[int]] = [[] for _ in sites]
+    for index, named in namers.items():
+        for namer, _ in named:
+            dependents[namer].append(index)
+    deps = [[namer for namer, _ in namers.get(index, ())] for index in range(len(sites))]
+    everything = frame.all
+    for index in namers:
+        frame.before[index] = everything  # on a circle of fallbacks, which is told elsewhere
+    for index in sorted_order(deps, dependents):
+        for at, (namer, undoes) in enumerate(namers.get(index, ())):
+            own = 1 << namer if undoes else 0
+            before, sure = frame.before[namer] | own, frame.sure[namer] | own
+            frame.before[index] = frame.before[index] & before if at else before
+            frame.sure[index] = frame.sure[index] & sure if at else sure
+
+
+def _namers(site: BlockSite) -> dict[int, list[tuple[int, bool]]]:
+    """For each step that is kept aside the steps that name it, and whether for undoing them."""
     indexes = {step.step.id: step.index for step in site.steps}
-    for name, namer in kept_aside(step.step for step in site.steps).items():
-        if name in indexes:
-            before[indexes[name]] = before[indexes[namer]] | 1 << indexes[namer]
-    return before
+    found: dict[int, list[tuple[int, bool]]] = {}
+    for step in site.steps:
+        fallbacks = named_fallbacks(step.step)
+        for at, name in enumerate(named_aside(step.step)):
+            if name in indexes:
+                found.setdefault(indexes[name], []).append((step.index, at >= len(fallbacks)))
+    return found
+
+
+def _later(frame: Frame) -> dict[int, int]:
+    """The steps that return to an earlier one, as seen from there and from the steps between."""
+    found: dict[int, int] = {}
+    indexes = {step.step.id: step.index for step in frame.site.steps}
+    for step in frame.site.steps:
+        for _, target in returns(step.step):
+            start = indexes.get(target)
+            before = frame.before[step.index]
+            if start is None or not before >> start & 1:
+                continue
+            for index in range(len(frame.site.steps)):
+                between = before >> index & 1 and (index == start or frame.before[index] >> start & 1)
+                if between:
+                    found[index] = found.get(index, 0) | 1 << step.index
+    return found
 
 
 def _maybe(site: BlockSite) -> list[bool]:

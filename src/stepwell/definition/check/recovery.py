@@ -1,0 +1,236 @@
+"""
+What is to happen after a failure: rules that can be reached, steps that exist, ways back that lead back.
+
+The law of the file: whatever would be ignored in a run is told here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepwell.definition.check.policies import unknown_kinds
+from stepwell.definition.graph import kept_aside, named_fallbacks, returns, upstream
+from stepwell.definition.report import Finding
+from stepwell.definition.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stepwell.definition.check.survey import BlockSite, StepSite, Survey
+    from stepwell.definition.step import ErrorRule, Location
+
+_BELONGS = {"step": "fallback", "steps": "fallback", "goto": "goto", "max_rounds": "goto", "default": "continue"}
+"""Parts of a rule that mean something under one strategy only."""
+
+
+def check_recovery(survey: Survey) -> Iterator[Finding]:
+    """Error rules, compensation and verification of all steps and of the workflow's defaults."""
+    yield from _rules(survey.workflow.defaults.on_error or (), ("defaults", "on_error"), None)
+    yield from _undoes_nothing(survey)
+    for block in survey.blocks:
+        yield from _fallback_cycles(block)
+        yield from _kept(block)
+        yield from _ways_back(block, survey)
+    for site in survey.steps:
+        yield from _rules(site.step.on_error or (), (*site.where, "on_error"), site)
+        for where, name in _named(site):
+            yield from _target(name, site, survey, (*site.where, *where))
+        yield from _compensation(site)
+        yield from _verification(site)
+        yield from _misplaced_end(site)
+
+
+def _rules(rules: Sequence[ErrorRule], where: Location, site: StepSite | None) -> Iterator[Finding]:
+    taken: set[str] = set()
+    for index, rule in enumerate(rules):
+        here = (*where, index)
+        yield from unknown_kinds(rule.errors, (*here, "errors"))
+        yield from _rule(rule, here)
+        if site is None:
+            yield from _for_every_step(rule, here)
+        if rule.errors and taken.issuperset(rule.errors):
+            message = "this rule is never reached: the rules before it take its errors"
+            yield Finding("policy", message, here, "remove it, or put it first", "warning")
+        if rule.takes_all and index < len(rules) - 1:
+            message = "the rules after this one are never reached: it takes every error"
+            yield Finding("policy", message, here, "put it last", "warning")
+            return
+        if rule.when is None:
+            taken.update(rule.errors)
+
+
+def _rule(rule: ErrorRule, where: Location) -> Iterator[Finding]:
+    """A rule says all that its strategy needs, and nothing that belongs to another one."""
+    said = rule.model_fields_set
+    for word, strategy in _BELONGS.items():
+        if word in said and rule.strategy != strategy:
+            message = f"`{word}` means nothing under strategy: {rule.strategy}"
+            hint = f"write strategy: {strategy}, or remove `{word}`"
+            yield Finding("policy", message, (*where, word), hint, "error" if strategy == "fallback" else "warning")
+    if rule.strategy == "fallback" and rule.step is None and not rule.steps:
+        yield Finding("policy", "a fallback names `step`, or holds `steps`", where, "add step: its-id")
+    elif rule.strategy == "fallback" and rule.step is not None and "steps" in said:
+        yield Finding("policy", "a fallback has either `step` or `steps`", (*where, "step"), "keep one of them")
+    elif rule.strategy == "goto" and rule.goto is None:
+        yield Finding("policy", "`goto` names the step to return to", where, "write {goto: its-id}")
+
+
+def _for_every_step(rule: ErrorRule, where: Location) -> Iterator[Finding]:
+    """The workflow's rules hold for steps of every block, so they can name none."""
+    if rule.step is not None:
+        hint = "hold the steps in the rule: {strategy: fallback, steps: [...]}"
+        message = f"a rule for every step cannot name '{rule.step}', which lies in one block"
+        yield Finding("policy", message, (*where, "step"), hint)
+    if rule.goto is not None:
+        message = f"a rule for every step cannot return to '{rule.goto}', which lies in one block"
+        yield Finding("policy", message, (*where, "goto"), "write the rule in the steps that return")
+
+
+def _named(site: StepSite) -> Iterator[tuple[Location, str]]:
+    """The steps of the block that a step names for its recovery, with where."""
+    for index, rule in enumerate(site.step.on_error or ()):
+        if rule.strategy == "fallback" and rule.step:
+            yield ("on_error", index, "step"), rule.step
+    compensate = site.step.compensate
+    if compensate is not None and compensate.step:
+        yield ("compensate", "step"), compensate.step
+
+
+def _target(name: str, site: StepSite, survey: Survey, where: Location) -> Iterator[Finding]:
+    """A step kept for another one lies in the same block, and is not the step itself."""
+    if name == site.step.id:
+        message = "undo itself" if where[-2] == "compensate" else "stand in for itself"
+        yield Finding("policy", f"'{name}' cannot {message}", where)
+    else:
+        yield from _absent(name, site, survey, where)
+
+
+def _absent(name: str, site: StepSite, survey: Survey, where: Location) -> Iterator[Finding]:
+    ids = [other.step.id for other in site.home.steps]
+    if name not in ids and name not in survey.parsed.suspects:
+        hint = did_you_mean(name, [other for other in ids if other != site.step.id], "steps of this block")
+        yield Finding("policy", f"there is no step '{name}' in this block", where, hint)
+
+
+def _ways_back(block: BlockSite, survey: Survey) -> Iterator[Finding]:
+    """Whoever returns to a step returns to one that has run before, in the same block."""
+    indexes = {other.step.id: other.index for other in block.steps}
+    aside = kept_aside(other.step for other in block.steps)
+    before: list[int] = []
+    for site in block.steps:
+        for place, name in returns(site.step):
+            where = (*site.where, *place)
+            before = before or upstream(block.order)
+            index = indexes.get(name)
+            if index is None:
+                yield from _absent(name, site, survey, where)
+            elif site.step.id in aside:
+                message = (
+                    f"'{site.step.id}' is kept for '{aside[site.step.id]}' and cannot return to a step of the flow"
+                )
+                yield Finding("policy", message, where, f"let '{aside[site.step.id]}' return there")
+            elif name in aside:
+                message = f"'{name}' is kept for '{aside[name]}' and never runs by itself"
+                yield Finding("policy", message, where, f"return to '{aside[name]}'")
+            elif not before[site.index] >> index & 1:
+                hint = "" if block.order.sequence else f"add '{name}' to depends_on of '{site.step.id}'"
+                yield Finding("policy", f"'{name}' does not run before this step; `goto` goes back", where, hint)
+
+
+def _fallback_cycles(block: BlockSite) -> Iterator[Finding]:
+    """
+    Chains of fallbacks that come back to a step in them.
+
+    A fallback lies in the block of its step, so no chain leaves a block; the workflow's own do not hold inside them.
+    """
+    sites = {site.step.id: site for site in block.steps}
+    next_of = {name: [one for one in named_fallbacks(site.step) if one in sites] for name, site in sites.items()}
+    settled: set[str] = set()
+    for start in sites:
+        chain: dict[str, Iterator[str]] = {start: iter(next_of[start])} if start not in settled else {}
+        while chain:
+            name, following = next(reversed(chain.items()))
+            target = next(following, None)
+            if target is None:
+                settled.add(name)
+                del chain[name]
+            elif target in chain and target != name:
+                names = [*list(chain)[list(chain).index(target) :], target]
+                message = f"these steps are each other's fallback: {' -> '.join(names)}"
+                yield Finding("policy", message, (*sites[name].where, "on_error"), "a fallback chain ends somewhere")
+            elif target not in settled and target not in chain:
+                chain[target] = iter(next_of[target])
+
+
+def _kept(block: BlockSite) -> Iterator[Finding]:
+    """What a step says of its place in the flow means nothing once it is kept out of it."""
+    aside = kept_aside(site.step for site in block.steps)
+    for site in block.steps if aside else ():
+        keeper = aside.get(site.step.id)
+        if keeper is not None and site.step.depends_on:
+            message = (
+                f"`depends_on` means nothing: '{site.step.id}' is kept for '{keeper}', and runs when that needs it"
+            )
+            yield Finding("policy", message, (*site.where, "depends_on"), "remove it", "warning")
+
+
+def _compensation(site: StepSite) -> Iterator[Finding]:
+    compensate = site.step.compensate
+    where = (*site.where, "compensate")
+    if compensate is None or site.broken:
+        return
+    if compensate.step is None and not compensate.steps:
+        yield Finding("policy", "`compensate` has no steps", where, "write compensate: {step: its-id}")
+    if site.step.type == "end":
+        message = f"'{site.step.id}' is never undone: it ends the run"
+        yield Finding("policy", message, where, "remove it", "warning")
+    elif _undoes(site):
+        message = f"'{site.step.id}' is never undone: it undoes another step"
+        yield Finding("policy", message, where, "remove it", "warning")
+
+
+def _undoes(site: StepSite) -> bool:
+    """Whether a step runs only while the run is undone."""
+    for around in (site, *site.holders()):
+        block = around.home
+        if block.block is not None and block.block.purpose == "undo":
+            return True
+        undoing = {one.step.compensate.step for one in block.steps if one.step.compensate is not None}
+        if around.step.id in undoing and around.step.id not in _fallbacks_of(block):
+            return True
+    return False
+
+
+def _fallbacks_of(block: BlockSite) -> set[str]:
+    return {name for site in block.steps for name in named_fallbacks(site.step)}
+
+
+def _undoes_nothing(survey: Survey) -> Iterator[Finding]:
+    """The strategy `compensate` where no step says how it is undone; what is called may say so."""
+    if any(site.step.compensate is not None or site.step.type == "sub_workflow" for site in survey.steps):
+        return
+    rules = [((*site.where, "on_error"), site.step.on_error) for site in survey.steps]
+    for where, held in ((("defaults", "on_error"), survey.workflow.defaults.on_error), *rules):
+        for index, rule in enumerate(held or ()):
+            if rule.strategy == "compensate":
+                message = "nothing is undone: no step of this workflow has `compensate`"
+                hint = "add compensate: {steps: [...]} to the steps that are to be undone, or write strategy: fail"
+                yield Finding("policy", message, (*where, index), hint, "warning")
+
+
+def _verification(site: StepSite) -> Iterator[Finding]:
+    if site.step.verification() is not None and getattr(site.step, "idempotent", None) is True:
+        message = "`verify` is never used: an idempotent step is simply called again"
+        yield Finding("policy", message, (*site.where, "verify"), "write idempotent: false", "warning")
+
+
+def _misplaced_end(site: StepSite) -> Iterator[Finding]:
+    if site.step.type != "end":
+        return
+    for around in (site, *site.holders()):
+        block = around.home.block
+        if block is not None and block.purpose in {"undo", "verify"}:
+            words = "undo a step" if block.purpose == "undo" else "verify a call"
+            hint = "let the steps complete or fail"
+            yield Finding("policy", f"'end' cannot stand in steps that {words}", (*site.where, "type"), hint)
+            return
