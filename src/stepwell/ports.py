@@ -238,8 +238,8 @@ class RunStore(Protocol):
     def definition_now(self, account: str, digest: str) -> bytes:
         """The same, at once and blocking: for a definition that is checked."""
 
-    async def create(self, run: NewRun) -> tuple[Run, bool]:
-        """Store a queued run, durable on return; the second value says whether it is new.
+    async def create(self, run: NewRun, *, notes: Sequence[AuditRecord] = ()) -> tuple[Run, bool]:
+        """Store a queued run, durable on return; the second value says whether it is new. If so, `notes` are kept.
 
         With an idempotency key (scoped to account and workflow), a run that is there already is returned if its
         definition and input are equal, else Conflict is raised. Where the run's lane is full (as many runs of it have
@@ -302,8 +302,11 @@ class RunStore(Protocol):
         the caller still owns the run and goes on. A final verdict closes open waits as cancelled and writes always.
         """
 
-    async def post(self, account: str, message: Message) -> Message:
-        """Put a message into a run's inbox and wake the run. Raises NotFound; Conflict if the run has ended."""
+    async def post(self, account: str, message: Message, *, notes: Sequence[AuditRecord] = ()) -> Message:
+        """Put a message into a run's inbox and wake the run, and keep the notes.
+
+        Raises NotFound; Conflict if the run has ended.
+        """
 
     async def decide(self, account: str, wait_id: str, decision: Json, *, digest: str = "") -> Wait:
         """Compare-and-set of the wait, inbox row and wake-up in one transaction; returns the decided wait.

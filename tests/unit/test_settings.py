@@ -78,6 +78,7 @@ def test_every_key_has_a_twin_in_the_environment(project):
         "STEPWELL_DEFAULT_MODEL": "big-one",
         "STEPWELL_DURABILITY": "normal",
         "STEPWELL_EMBEDDED_GGUF": "m.gguf",
+        "STEPWELL_USER": "ana",
         "STEPWELL_MODELS_BIG_ONE_PROVIDER": "anthropic",
         "STEPWELL_MODELS_BIG_ONE_BASE_URL": "https://b",
         "STEPWELL_MODELS_BIG_ONE_API_KEY": "sk-very-secret",
@@ -89,6 +90,7 @@ def test_every_key_has_a_twin_in_the_environment(project):
     found = Settings.load(project, values)
     model = found.models["big-one"]
     assert (found.durability, found.default_model) == ("normal", "big-one")
+    assert found.user == "ana"
     assert found.embedded_gguf == str(project / "m.gguf")
     assert (model.provider, model.base_url, model.model, model.max_concurrency) == (
         "anthropic",

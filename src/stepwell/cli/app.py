@@ -26,6 +26,8 @@ _COMMANDS = {
     "explain": ("stepwell.cli.explain:explain", "Why a run stands where it stands, step by step."),
     "approvals": ("stepwell.cli.approvals:approvals", "See and decide what waits for people."),
     "events": ("stepwell.cli.events:events", "Tell runs that wait for an event that it has happened."),
+    "users": ("stepwell.cli.users:users", "Who is known, with roles and departments."),
+    "audit": ("stepwell.cli.audit:audit", "What people did, newest first."),
     "kb": ("stepwell.cli.kb:kb", "Fill and search the knowledge base."),
     "recipes": ("stepwell.cli.recipes:recipes", "List the recipes that a workflow can use."),
     "tools": ("stepwell.cli.tools:tools", "List the tools that a workflow can call."),

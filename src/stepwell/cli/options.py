@@ -28,6 +28,18 @@ def as_json(function: _F) -> _F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
 
 
+def acting(function: _F) -> _F:
+    """`--as`: who acts; `cli/acting.py` finds out who that is."""
+    return click.option(
+        "--as",
+        "--by",
+        "acting",
+        default="",
+        metavar="NAME",
+        help="Who you are: a name or e-mail address. Default: STEPWELL_USER, stepwell.toml, the local operator.",
+    )(function)
+
+
 def tools(function: _F) -> _F:
     """`--tools`, which may be repeated."""
     return click.option(

@@ -35,6 +35,7 @@ class Order:
     key: str
     as_json: bool
     watch: bool
+    acting: str
     dry_run: bool
 
 
@@ -54,6 +55,7 @@ class Order:
 @options.tools
 @options.database
 @click.option("--idempotency-key", "key", default="", metavar="KEY", help=_KEY)
+@options.acting
 @click.option("--watch", is_flag=True, help="Stay until the run has ended, also while it waits.")
 @click.option("--dry-run", is_flag=True, help="Check everything and show the steps; execute nothing.")
 @options.as_json
@@ -102,6 +104,7 @@ def _refuse(problems: list[Problem], *, as_json: bool) -> int:
 async def _carry(engine: Engine, order: Order, loaded: LoadedWorkflow, value: Json) -> int:
     import asyncio
 
+    from stepwell.cli.acting import actor
     from stepwell.cli.follow import follow, tell_ending
     from stepwell.cli.opening import database_tail
     from stepwell.cli.progress import Progress
@@ -109,7 +112,8 @@ async def _carry(engine: Engine, order: Order, loaded: LoadedWorkflow, value: Js
     from stepwell.errors import Conflict
 
     try:
-        handle = await engine.start(loaded, value, idempotency_key=order.key)
+        asks = await actor(engine, order.acting)
+        handle = await engine.start(loaded, value, idempotency_key=order.key, requester=asks)
     except Conflict as conflict:
         full = isinstance(conflict.detail, dict) and "lane" in conflict.detail
         hint = "try again when one has ended" if full else "use another key, or the same workflow and input"

@@ -297,16 +297,18 @@ def _project(run: Run) -> tuple[Path, list[Path]]:
 @runs.command("cancel", example='stepwell runs cancel 019c --reason "wrong customer"')
 @click.argument("run")
 @click.option("--reason", default="", metavar="TEXT", help="Why; kept with the run.")
-@click.option("--by", default="", metavar="NAME", help="Who cancels; default: the local operator.")
+@options.acting
 @options.database
 @options.as_json
-def cancel(run: str, *, reason: str, by: str, database: str, as_json: bool) -> None:
+def cancel(run: str, *, reason: str, acting: str, database: str, as_json: bool) -> None:
     """Cancel a run for good."""
 
     async def work() -> Run:
+        from stepwell.cli.acting import actor
+
         async with opened(database) as engine:
             found = await find_run(engine, run)
-            return await engine.cancel(found.id, reason=reason, by=by)
+            return await engine.cancel(found.id, reason=reason, by=await actor(engine, acting))
 
     found = run_async(work())
     if as_json:

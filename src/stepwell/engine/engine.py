@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from stepwell.engine.ancestry import deeper
 from stepwell.engine.bundles import Bundles
 from stepwell.engine.events import Event, Listeners
+from stepwell.engine.people import People, Who
 from stepwell.engine.preflight import Preflight
 from stepwell.engine.worker import Worker
 from stepwell.errors import Conflict, InputError, NotFound, Problem, StepFailed
@@ -81,6 +82,7 @@ class Engine:
         self._world = world
         self._now = world.clock.now
         self._preflight = Preflight(parts)
+        self.people = People(parts.store.people, ACCOUNT)
 
     def _world_of(self, run: Run) -> World:
         found = self._parts.world_of(run.project)
@@ -109,12 +111,14 @@ class Engine:
     # ── runs ──
 
     async def start(
-        self, loaded: LoadedWorkflow, value: Json, *, idempotency_key: str = "", requester: str = ""
+        self, loaded: LoadedWorkflow, value: Json, *, idempotency_key: str = "", requester: Who = ""
     ) -> RunHandle:
         """Start a run; it is durable on return and carried on here.
 
-        Raises InputError, Conflict, and StepFailed (depth_exceeded) inside a tool whose run is too deep already.
+        Raises InputError, Conflict, Forbidden for a requester whom nobody knows, and StepFailed (depth_exceeded)
+        inside a tool whose run is too deep already.
         """
+        asks = await self.people.requester(requester)
         chain = deeper(loaded.workflow.workflow)
         filled, problems = await self._preflight.check(loaded, _plain(value))
         if any(problem.severity == "error" for problem in problems):
@@ -127,7 +131,7 @@ class Engine:
             version=loaded.workflow.version,
             definition=digest,
             input=filled,
-            requester=requester or OPERATOR,
+            requester=asks.name,
             project={
                 "file": loaded.file,
                 "tools": [str(file) for file in self._parts.tool_files],
@@ -138,7 +142,8 @@ class Engine:
             created=self._now(),
             **_lane(loaded.workflow, filled),
         )
-        run, _ = await self._store.create(new)
+        note = asks.did("run.start", new.id, {"workflow": new.workflow, "version": new.version})
+        run, _ = await self._store.create(new, notes=[note])
         await self._worker.adopt(run.id)
         return RunHandle(self, run.id)
 
@@ -205,13 +210,17 @@ class Engine:
             run, workflow, entries, waits, lambda digest: self._store.blob_now(ACCOUNT, digest), children=children
         )
 
-    async def cancel(self, run_id: str, reason: str = "", by: str = "") -> Run:
+    async def cancel(self, run_id: str, reason: str = "", by: Who = "") -> Run:
         """Cancel a run. It is acknowledged when it is stored; a run that nobody carries on is ended here.
 
-        Raises NotFound, and Conflict if the run has ended.
+        Raises NotFound, Conflict if the run has ended, and Forbidden for who neither asked for it nor operates.
         """
-        body = {"reason": reason, "by": by or OPERATOR}
-        await self._store.post(ACCOUNT, Message(run_id, "cancel", body=body, at=self._now()))
+        actor = await self.people.actor(by)
+        note = actor.did("run.cancel", run_id, {"reason": reason} if reason else None)
+        if actor.name != (await self._store.run(ACCOUNT, run_id)).requester:
+            await self.people.demand(actor, "operator", "admin", to="cancel the run of another", about=note)
+        message = Message(run_id, "cancel", body={"reason": reason, "by": actor.name}, at=self._now())
+        await self._store.post(ACCOUNT, message, notes=[note])
         task = await self._worker.adopt(run_id)
         if task is not None:
             await asyncio.shield(task)

@@ -15,10 +15,11 @@ from stepwell.definition.suggest import did_you_mean
 from stepwell.errors import DefinitionError, NotFound, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from stepwell.definition.load import LoadedWorkflow
     from stepwell.engine.parts import Parts
+    from stepwell.ports import Person
 
 Json: TypeAlias = Any
 
@@ -96,12 +97,21 @@ class Preflight:
             found += problems or [Problem("note", "model", "every configured model can be asked")]
         documents = await parts.knowledge.documents("default")
         found.append(Problem("note", "knowledge", f"{len(documents)} documents"))
-        found.append(
-            Problem(
-                "note", "approvers", "no people are known: the local operator holds every role and decides everything"
-            )
-        )
+        found.append(_people_known(await parts.store.people.people("default")))
         return found
+
+
+def _people_known(people: Sequence[Person]) -> Problem:
+    if not people:
+        said = (
+            "no people are known: the local operator holds every role, and requesters may approve what they asked for"
+        )
+        return Problem("note", "people", said, "stepwell users add NAME --role approver")
+    decide = sum(bool({"approver", "admin"} & {*one.roles}) for one in people)
+    if not decide:
+        said = f"{len(people)} people, and none may decide an approval that names no approvers"
+        return Problem("warning", "people", said, "stepwell users add NAME --role approver")
+    return Problem("note", "people", f"{len(people)} people, {decide} of them with the role approver or admin")
 
 
 class _Callees:

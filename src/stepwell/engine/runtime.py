@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from stepwell.engine.ancestry import CHAIN
+from stepwell.engine.ancestry import CHAIN, REQUESTER
 from stepwell.engine.clock import SYSTEM, steady
 from stepwell.engine.events import Event, told_by
 from stepwell.engine.flight import Flights
@@ -181,7 +181,7 @@ class LiveRuntime:
             requester=self._run.requester,
         )
         self._arm()
-        chained = CHAIN.set(self._chain)
+        chained, asked = CHAIN.set(self._chain), REQUESTER.set(self._run.requester)
         try:
             await self._flights.perform(effect, context, attempt, text, digest)
         except asyncio.CancelledError:
@@ -191,6 +191,7 @@ class LiveRuntime:
             raise
         finally:
             CHAIN.reset(chained)
+            REQUESTER.reset(asked)
         self._count(attempt.meta)
         return attempt
 

@@ -26,7 +26,7 @@ FILE = "stepwell.toml"
 DATABASE = "sqlite:///./stepwell.db"
 EMBEDDED = "embedded"
 PROVIDERS: tuple[Provider, ...] = ("openai", "anthropic", "embedded")
-PROJECT_KEYS = ("workflows", "recipes", "tools", "database", "default_model", "durability", "embedded_gguf")
+PROJECT_KEYS = ("workflows", "recipes", "tools", "database", "default_model", "durability", "embedded_gguf", "user")
 MODEL_KEYS = ("provider", "base_url", "api_key", "model", "max_concurrency")
 LATER = ("mcp", "secrets", "limits", "mail", "server")
 """Sections of the format that this version does not read."""
@@ -66,6 +66,8 @@ class Settings:
     durability: Literal["full", "normal"] = "full"
     embedded_gguf: str = ""
     """A better model file for the embedded provider; "" is the one that is installed."""
+    user: str = ""
+    """Who one is on the command line, by name or e-mail address; "" is the local operator."""
 
     @classmethod
     def load(cls, start: Path, environ: Mapping[str, str]) -> Settings:

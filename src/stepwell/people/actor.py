@@ -47,6 +47,11 @@ class Actor:
         return AuditRecord(self.name, action, thing, self.channel, self.origin, detail)
 
 
+def local_operator(*, channel: str = "python", rules_off: bool = False, origin: str = "") -> Actor:
+    """Whoever may write the database, and said no name."""
+    return Actor(_LOCAL, channel, rules_off, origin)
+
+
 def holds(actor: Actor, role: str) -> bool:
     """Whether somebody has a role. No role includes another."""
     return actor.rules_off or role in actor.person.roles
@@ -67,7 +72,7 @@ async def resolve(
     """
     off = await directory.empty(account)
     if not name or key_of(name) == OPERATOR:
-        return Actor(_LOCAL, channel, off, origin)
+        return local_operator(channel=channel, rules_off=off, origin=origin)
     if said := wrong_with(name):
         raise InputError([Problem("error", "person", said, "give the name that the directory has")])
     if off:

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from stepwell.errors import InputError, Problem
 from stepwell.ports import Person
@@ -19,6 +20,9 @@ _ROLE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _EMAIL = re.compile(r"[^\s@<>\"(),:;\\\[\]]{1,64}@[^\s@<>\"(),:;\\\[\]_]{1,190}")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Categories of characters that show nothing or steer what is shown."""
+Place: TypeAlias = tuple[str, int, int]
+"""File, line and column of what was read; zeros and "" where there is none."""
+NOWHERE: Place = ("", 0, 0)
 RESERVED = ("local operator",)
 
 
@@ -42,7 +46,7 @@ def wrong_with(text: str, what: str = "a name") -> str:
     return f"{what} does not begin with a dash" if text.startswith("-") else ""
 
 
-def problems_of(person: Person, where: str = "") -> list[Problem]:
+def problems_of(person: Person, where: Place = NOWHERE) -> list[Problem]:
     """Everything that keeps a person out of the directory, but for who is there already."""
     said = [wrong_with(person.name)]
     if not said[0] and key_of(person.name) in RESERVED:
@@ -59,7 +63,7 @@ def problems_of(person: Person, where: str = "") -> list[Problem]:
 
 
 def settled(
-    known: Iterable[Person], new: Sequence[Person], *, replaces: bool, where: Sequence[str] = ()
+    known: Iterable[Person], new: Sequence[Person], *, replaces: bool, where: Sequence[Place] = ()
 ) -> list[Person]:
     """The people to be stored, each role and department once. Raises InputError with everything that is wrong.
 
@@ -71,7 +75,7 @@ def settled(
     before = {person.name: person for person, _ in owners.values()}
     taken: list[Person] = []
     for number, person in enumerate(new):
-        place = where[number] if number < len(where) else ""
+        place = where[number] if number < len(where) else NOWHERE
         found = problems_of(person, place)
         there = [owners[key] for key in keys_of(person) if key in owners]
         found += _clashes(person, there, place, replaces=replaces)
@@ -91,7 +95,7 @@ def keys_of(person: Person) -> list[str]:
     return list(dict.fromkeys(key for key in (key_of(person.name), key_of(person.email)) if key))
 
 
-def _clashes(person: Person, there: Sequence[tuple[Person, str]], where: str, *, replaces: bool) -> list[Problem]:
+def _clashes(person: Person, there: Sequence[tuple[Person, str]], where: Place, *, replaces: bool) -> list[Problem]:
     for owner, place in there:
         same = owner.name == person.name
         if same and replaces and place == "the directory":
@@ -117,5 +121,5 @@ def _shown(text: str) -> str:
     return ascii(text) if wrong_with(text) else repr(text)
 
 
-def _problem(message: str, where: str, hint: str = "") -> Problem:
-    return Problem("error", "person", message, hint, file=where)
+def _problem(message: str, where: Place, hint: str = "") -> Problem:
+    return Problem("error", "person", message, hint, *where)

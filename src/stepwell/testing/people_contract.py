@@ -9,9 +9,9 @@ import asyncio
 
 import pytest
 
-from stepwell.errors import InputError, NotFound
-from stepwell.ports import AuditRecord, Person
-from stepwell.testing.store_builders import ACCOUNT, OpenedStore
+from stepwell.errors import Conflict, InputError, NotFound
+from stepwell.ports import AuditRecord, Message, Person
+from stepwell.testing.store_builders import ACCOUNT, OpenedStore, new_run
 
 ANA = Person("ana", "ana@example.org", ("approver", "finance"), ("care", "Front Office"), "Ana Ruiz")
 BO = Person("bo", roles=("care-manager", "approver"))
@@ -150,3 +150,16 @@ class PeopleContract:
         assert await people.audit(ACCOUNT, object="r1") == told[1:]
         assert await people.audit(ACCOUNT, by="ana", object="r2") == [told[0]]
         assert await people.audit(ACCOUNT, by="an") == []
+
+    async def test_notes_are_kept_with_the_act_they_tell_of_or_not_at_all(self, opened: OpenedStore) -> None:
+        store, people = opened.store, opened.store.people
+        start, cancel = AuditRecord("ana", "run.start", "r1"), AuditRecord("bo", "run.cancel", "r1")
+        await store.create(new_run("r1", idempotency_key="k"), notes=[start])
+        await store.create(new_run("r2", idempotency_key="k"), notes=[start])
+        with pytest.raises(Conflict):
+            await store.create(new_run("r1"), notes=[start])
+        await store.post(ACCOUNT, Message("r1", "cancel"), notes=[cancel])
+        with pytest.raises(NotFound):
+            await store.post(ACCOUNT, Message("r3", "cancel"), notes=[cancel])
+        assert [one.action for one in await people.audit(ACCOUNT)] == ["run.cancel", "run.start"]
+        assert await people.audit("other") == []

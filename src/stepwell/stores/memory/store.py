@@ -17,6 +17,7 @@ from stepwell.ports import (
     FINAL,
     PARKED,
     RUNNABLE,
+    AuditRecord,
     Batch,
     Lease,
     Loaded,
@@ -62,7 +63,7 @@ class MemoryRunStore(Kept):
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def create(self, run: NewRun) -> tuple[Run, bool]:
+    async def create(self, run: NewRun, *, notes: Sequence[AuditRecord] = ()) -> tuple[Run, bool]:
         check_lane(run)
         key = (run.account, run.workflow, run.idempotency_key)
         if run.idempotency_key and key in self._runs_by_key:
@@ -80,6 +81,7 @@ class MemoryRunStore(Kept):
             for replaced in above if full and run.on_limit == "cancel_oldest" else ():
                 if not any(message.kind == "cancel" for message in replaced.unread()):
                     self._tell(replaced, Message(replaced.run.id, "cancel", body=replaced_by(run), at=now))
+        self.people.keep(run.account, notes)
         self._beats.announce()
         return stored, True
 
@@ -247,11 +249,12 @@ class MemoryRunStore(Kept):
 
     # ── messages and waits ───────────────────────────────────────────────────────────────────────────────────────────
 
-    async def post(self, account: str, message: Message) -> Message:
+    async def post(self, account: str, message: Message, *, notes: Sequence[AuditRecord] = ()) -> Message:
         record = self._record(account, message.run_id)
         if record.run.status in FINAL:
             status = record.run.status
             raise Conflict(f"run {message.run_id} has ended: {status}", {"status": status})
+        self.people.keep(account, notes)
         return self._tell(record, replace(message, body=copied(message.body), at=message.at or self._clock()))
 
     async def repin(self, account: str, run_id: str, pin: Repin) -> Run:

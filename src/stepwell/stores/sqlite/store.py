@@ -16,11 +16,25 @@ from typing import Any, TypeAlias
 
 from stepwell.errors import Gone, Unavailable
 from stepwell.journal.entry import Entry
-from stepwell.ports import FINAL, Batch, Lease, Loaded, Message, NewRun, Outgoing, Repin, Run, SentEvent, Verdict, Wait
+from stepwell.ports import (
+    FINAL,
+    AuditRecord,
+    Batch,
+    Lease,
+    Loaded,
+    Message,
+    NewRun,
+    Outgoing,
+    Repin,
+    Run,
+    SentEvent,
+    Verdict,
+    Wait,
+)
 from stepwell.stores.announcements import Seen
 from stepwell.stores.liveness import boot_seconds
 from stepwell.stores.rules import check_lane, sets_time
-from stepwell.stores.sqlite import claiming, creating, deciding, events, journal
+from stepwell.stores.sqlite import claiming, creating, deciding, events, journal, people
 from stepwell.stores.sqlite.claiming import Claimant
 from stepwell.stores.sqlite.connection import BusyLine, Durability
 from stepwell.stores.sqlite.creating import RunFilter, WaitFilter
@@ -80,12 +94,18 @@ class SqliteRunStore:
     def definition_now(self, account: str, digest: str) -> bytes:
         return self.database.read_now(lambda connection: creating.definition(connection, account, digest))
 
-    async def create(self, run: NewRun) -> tuple[Run, bool]:
+    async def create(self, run: NewRun, *, notes: Sequence[AuditRecord] = ()) -> tuple[Run, bool]:
         """See the port. Raises ValueError for a lane without places."""
         check_lane(run)
         content, now = (encode(run.input), encode(run.project)), self._clock()
+
+        def act(connection: Connection) -> tuple[Run, bool]:
+            stored, new = creating.create(connection, run, content, now)
+            people.note(connection, run.account, notes if new else (), now)
+            return stored, new
+
         return await self.database.write(
-            lambda connection: creating.create(connection, run, content, now),
+            act,
             size=sum(map(len, content)) + 400,
             announces=True,
         )
@@ -166,12 +186,15 @@ class SqliteRunStore:
 
     # ── messages and waits ───────────────────────────────────────────────────────────────────────────────────────────
 
-    async def post(self, account: str, message: Message) -> Message:
+    async def post(self, account: str, message: Message, *, notes: Sequence[AuditRecord] = ()) -> Message:
         message = replace(message, at=message.at or self._clock())
         body = encode(message.body)
-        order = await self.database.write(
-            lambda connection: deciding.post(connection, account, message, body), size=len(body) + 200, announces=True
-        )
+
+        def act(connection: Connection) -> int:
+            people.note(connection, account, notes, message.at)
+            return deciding.post(connection, account, message, body)
+
+        order = await self.database.write(act, size=len(body) + 200, announces=True)
         return replace(message, order=order)
 
     async def decide(self, account: str, wait_id: str, decision: Json, *, digest: str = "") -> Wait:
