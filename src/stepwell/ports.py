@@ -7,7 +7,7 @@ Times are UTC seconds since 1970 unless a name says otherwise; durations are sec
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -125,6 +125,34 @@ class Wait:
     workflow: str = ""
     topic: str = ""
     """The name of the event that a wait of kind event is for."""
+    rules: Json = None
+    """Who may decide an approval, and what happens meanwhile (`approvals/rules.py`); the digest does not cover them."""
+    next_at: float = 0.0
+    """When the next reminder or escalation is due; 0 for never."""
+    votes: tuple[dict[str, Json], ...] = ()
+    """What has been said by whom, in order, each `{decision, by, at, …}`; given by the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """What somebody says to a wait. `digest`, if given, is of what they were shown.
+
+    Without a `voter` no rules about persons hold: it is the operator of a machine that knows no people, or somebody
+    whose permission was checked before.
+    """
+
+    body: Json
+    voter: Person | None = None
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Amendment:
+    """Other rules for a wait, when its next reminder or escalation is due, and whom to tell."""
+
+    rules: Json
+    next_at: float
+    outgoing: Sequence[Outgoing] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,12 +291,13 @@ class RunStore(Protocol):
 
         With `run_id`, only that run, and also a parked one with nothing due unless `due_only`. Each claim raises the
         epoch and sets the run's status to running. Expired waits (deadline passed) are turned into messages first:
-        with `run_id` those of that run, else those of all runs, owned ones too; a `limit` of 0 does only that. A run
-        that was never claimed is passed over while its lane is full, or an older one of the lane waits.
+        with `run_id` those of that run, else those of all runs, owned ones too; a `limit` of 0 does only that.
+        Reminders and escalations that are due are stored likewise, and wake nobody. A run that was never claimed is
+        passed over while its lane is full, or an older one of the lane waits.
         """
 
     async def next_due(self) -> float:
-        """When (UTC seconds) the next wait expires or the next parked run is due; 0 if nothing is timed."""
+        """When (UTC seconds) a wait expires or reminds, or a parked run is due, next; 0 if nothing is timed."""
 
     async def renew(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:
         """Prolong leases; returns those that were lost."""
@@ -308,11 +337,25 @@ class RunStore(Protocol):
         Raises NotFound; Conflict if the run has ended.
         """
 
-    async def decide(self, account: str, wait_id: str, decision: Json, *, digest: str = "") -> Wait:
-        """Compare-and-set of the wait, inbox row and wake-up in one transaction; returns the decided wait.
+    async def decide(self, account: str, wait_id: str, ballot: Ballot, *, notes: Sequence[AuditRecord] = ()) -> Wait:
+        """One transaction: rules, vote and notes, and, if that settles it, compare-and-set, inbox row and wake-up.
 
-        Raises NotFound, AlreadyDecided (detail: the decision that counts), Gone (expired, withdrawn, cancelled), or
-        Conflict if `digest` is given and what was shown has changed.
+        Returns the wait: decided, or pending while more votes are wanted. A person's vote counts once. Raises NotFound,
+        Forbidden, AlreadyDecided (detail: the decision that counts), Gone (expired, withdrawn, cancelled), Conflict if
+        what was shown has changed, and InputError for a form that is filled in wrongly, in this order.
+        """
+
+    async def amend(
+        self,
+        account: str,
+        wait_id: str,
+        change: Callable[[Wait], Amendment],
+        *,
+        notes: Sequence[AuditRecord] = (),
+    ) -> Wait:
+        """Give a wait other rules, worked out from what is stored, in one transaction; what `change` raises is raised.
+
+        `change` is quick and pure: it may be called more than once.
         """
 
     async def send_event(self, account: str, event: SentEvent) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwell.ports import Batch, Lease, SentEvent, Verdict
+from stepwell.ports import Ballot, Batch, Lease, SentEvent, Verdict
 from stepwell.stores.sqlite import Database, SqliteRunStore, claiming, events, lanes
 from stepwell.stores.sqlite.store import MIGRATIONS
 from stepwell.testing.store_builders import ACCOUNT, TTL, a_wait, batch, entry, leased, new_run
@@ -24,7 +24,7 @@ from stepwell.testing.store_lane_contract import in_lane
 RUNS = 40
 CLAIMER = """
 import asyncio, json, sys, time
-from stepwell.ports import Batch, Verdict
+from stepwell.ports import Ballot, Batch, Verdict
 from stepwell.stores.sqlite import SqliteRunStore
 from stepwell.testing.store_builders import TTL
 
@@ -185,7 +185,7 @@ async def test_a_file_that_knew_neither_lanes_nor_events_goes_on(tmp_path: Path)
     [lease] = await store.claim("w", TTL)
     await store.append(lease, batch("/s", open=[for_event("x1", "/w")]))
     assert await store.send_event(ACCOUNT, SentEvent("e1", "paid")) == 1
-    await store.decide(ACCOUNT, "x0", {})
+    await store.decide(ACCOUNT, "x0", Ballot({}))
     assert await store.release(lease, Batch(), Verdict("completed"))
     await store.close()
 

@@ -19,7 +19,7 @@ import pytest
 
 from stepwell.errors import AlreadyDecided, Unavailable
 from stepwell.journal.lease import LeaseLost
-from stepwell.ports import Batch, Message, Verdict
+from stepwell.ports import Ballot, Batch, Message, Verdict
 from stepwell.stores.liveness import ProcessIdentity
 from stepwell.stores.sqlite import Database, SqliteRunStore
 from stepwell.testing.store_builders import ACCOUNT, TTL, a_wait, batch, entry, leased, new_run, parked_at
@@ -27,7 +27,7 @@ from stepwell.testing.store_builders import ACCOUNT, TTL, a_wait, batch, entry, 
 PRELUDE = """
 import asyncio, json, os, sys, time
 from stepwell.journal.lease import LeaseLost
-from stepwell.ports import Batch, Message, Verdict
+from stepwell.ports import Ballot, Batch, Message, Verdict
 from stepwell.stores.sqlite import SqliteRunStore
 from stepwell.testing.store_builders import ACCOUNT, TTL, batch, entry, leased, new_run
 
@@ -247,7 +247,7 @@ async def main():
     store = SqliteRunStore.open(path)
     say(ready=True)
     sys.stdin.readline()
-    said = [store.decide(ACCOUNT, "x1", {"by": f"{os.getpid()}-{n}"}) for n in range(17)]
+    said = [store.decide(ACCOUNT, "x1", Ballot({"by": f"{os.getpid()}-{n}"})) for n in range(17)]
     results = await asyncio.gather(*said, return_exceptions=True)
     won = [result.decision for result in results if not isinstance(result, Exception)]
     told = [result.detail for result in results if isinstance(result, AlreadyDecided)]
@@ -283,7 +283,7 @@ def test_threads_with_loops_of_their_own_share_one_store(tmp_path: Path) -> None
 
     def decide(number: int) -> None:
         try:
-            won.append(asyncio.run(store.decide(ACCOUNT, "x1", {"by": number})).decision)
+            won.append(asyncio.run(store.decide(ACCOUNT, "x1", Ballot({"by": number}))).decision)
         except AlreadyDecided as refused:
             lost.append(refused.detail)
 

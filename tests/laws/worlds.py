@@ -23,7 +23,7 @@ from stepwell.interpreter.effect import ToolCall
 from stepwell.journal.entry import LARGE, Entry, outcome_of
 from stepwell.journal.path import round_number
 from stepwell.kinds import discover
-from stepwell.ports import FINAL, Batch, Lease, Loaded, NewRun, Run, RunStore, Tool, Verdict, Wait
+from stepwell.ports import FINAL, Ballot, Batch, Lease, Loaded, NewRun, Run, RunStore, Tool, Verdict, Wait
 from stepwell.stores.memory import MemoryRunStore
 
 Json = Any
@@ -178,7 +178,7 @@ async def decide_all(store: RunStore, run_id: str = "r1") -> int:
     """Approve every open approval, with an answer that depends on its path alone."""
     waits = await store.waits(ACCOUNT, run_id=run_id, kind="approval")
     for wait in waits:
-        await store.decide(ACCOUNT, wait.id, {"decision": "approved", "by": "ana", "comment": wait.path})
+        await store.decide(ACCOUNT, wait.id, Ballot({"decision": "approved", "by": "ana", "comment": wait.path}))
     return len(waits)
 
 

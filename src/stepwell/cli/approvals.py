@@ -102,6 +102,7 @@ def _title(wait: Wait) -> str:
 def wait_object(wait: Wait) -> dict[str, Json]:
     """An approval as programs see it."""
     from stepwell.journal.view import instant
+    from stepwell.journal.wording import approvers
 
     request = wait.request if isinstance(wait.request, dict) else {}
     return {
@@ -113,7 +114,7 @@ def wait_object(wait: Wait) -> dict[str, Json]:
         "status": wait.status,
         "show": request.get("show"),
         "form": request.get("form"),
-        "approvers": request.get("approvers"),
+        "approvers": approvers(wait),
         "opened_at": instant(wait.opened),
         "expires_at": instant(wait.deadline),
         "decision": wait.decision,

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.engine.ancestry import deeper
 from stepwell.engine.bundles import Bundles
+from stepwell.engine.deciding import Deciding
 from stepwell.engine.events import Event, Listeners
 from stepwell.engine.people import People, Who
 from stepwell.engine.preflight import Preflight
 from stepwell.engine.worker import Worker
 from stepwell.errors import Conflict, InputError, NotFound, Problem, StepFailed
 from stepwell.expressions import ExpressionError
-from stepwell.interpreter.instants import instant_text
 from stepwell.interpreter.normalise import normalise
 from stepwell.journal.entry import encode
 from stepwell.journal.view import RunTree, build, called_in
-from stepwell.people.actor import OPERATOR
+from stepwell.people.actor import OPERATOR, Actor
 from stepwell.ports import FINAL, Message, NewRun, Run, RunStore, SentEvent, Wait
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class Engine:
         self._now = world.clock.now
         self._preflight = Preflight(parts)
         self.people = People(parts.store.people, ACCOUNT)
+        self.approvals = Deciding(parts.store, ACCOUNT, self._now)
 
     def _world_of(self, run: Run) -> World:
         found = self._parts.world_of(run.project)
@@ -237,17 +238,21 @@ class Engine:
         return await self._store.wait(ACCOUNT, wait_id)
 
     async def decide(
-        self, wait_id: str, decision: str, *, comment: str = "", data: Json = None, by: str = OPERATOR, digest: str = ""
+        self,
+        wait_id: str,
+        decision: str,
+        *,
+        comment: str = "",
+        data: Json = None,
+        by: str | Actor = OPERATOR,
+        digest: str = "",
     ) -> Wait:
-        """Decide an approval. Raises NotFound, AlreadyDecided, Gone, Conflict (stale) and InputError (form)."""
-        if decision not in {"approved", "rejected"}:
-            raise InputError([Problem("error", "decision", f"{decision!r} is not approved or rejected")])
-        wait = await self._store.wait(ACCOUNT, wait_id)
-        if decision == "approved" and wait.request.get("form") and wait.status == "pending":
-            data = _checked_form(wait.request["form"], data)
-        at = instant_text(self._now())
-        body = {"decision": decision, "by": by, "at": at, "comment": comment, "data": data}
-        return await self._store.decide(ACCOUNT, wait_id, normalise(body), digest=digest)
+        """Decide an approval; the wait is still pending where more decisions are wanted. `digest` is of what was shown.
+
+        Raises NotFound, Forbidden, AlreadyDecided, Gone, Conflict (stale) and InputError (form).
+        """
+        said = {"decision": decision, "comment": comment, "data": data}
+        return await self.approvals.decide(wait_id, said, by, digest)
 
     async def send_event(self, name: str, data: Json = None, *, event_id: str = "") -> int:
         """Tell that something happened; returns how many waiting runs were told. It is kept for 24 hours.
@@ -298,16 +303,6 @@ def _lane(workflow: Workflow, value: Json) -> dict[str, Any]:
 def _queues(run: Run) -> bool:
     """Whether the run has not begun because its lane is full."""
     return run.status == "queued" and bool(run.lane) and not run.started
-
-
-def _checked_form(form: dict[str, Json], data: Json) -> Json:
-    from stepwell.definition.schemas import problems_of, with_defaults
-
-    filled = with_defaults(form, {} if data is None else data)
-    problems = [Problem("error", "form", text, "give the fields with --data") for text in problems_of(form, filled)]
-    if problems:
-        raise InputError(problems)
-    return filled
 
 
 def new_id(now: float) -> str:

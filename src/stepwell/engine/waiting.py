@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from stepwell.engine.deciding import opened
 from stepwell.interpreter.instants import instant_text
 from stepwell.interpreter.interruption import Pause, Withdrawn
 from stepwell.journal import path as paths
@@ -19,7 +20,7 @@ from stepwell.ports import Batch, Message, Wait
 
 if TYPE_CHECKING:
     from stepwell.engine.ledger import Ledger
-    from stepwell.ports import Lease, Loaded, RunStore, WaitKind
+    from stepwell.ports import Lease, Loaded, Outgoing, RunStore, WaitKind
 
 Json: TypeAlias = Any
 
@@ -117,12 +118,16 @@ class Waiting:
             return self._open[path]
         now, run = self._now(), self._run
         mark = f"{run.id}{path}\0{run.generation}".encode()
+        shown, rules = request, None
+        if kind == "approval":
+            shown, rules = {key: value for key, value in request.items() if key != "rules"}, request.get("rules")
         wait = Wait(
             id=f"{kind[0]}{blake2b(mark, digest_size=6).hexdigest()}",
             path=path,
             kind=kind,
-            request=request,
-            digest=blake2b(encode(request), digest_size=16).hexdigest(),
+            request=shown,
+            rules=rules,
+            digest=blake2b(encode(shown), digest_size=16).hexdigest(),
             opened=now,
             deadline=now + deadline if deadline else 0.0,
             on_expire=on_expire,
@@ -132,7 +137,10 @@ class Waiting:
             workflow=run.workflow,
             topic=request["event"] if kind == "event" else "",
         )
-        await self._store.append(self._lease, Batch(self._ledger.closing(), open=(wait,)))
+        told: Sequence[Outgoing] = ()
+        if kind == "approval":
+            wait, told = await opened(self._store, wait, run.requester)
+        await self._store.append(self._lease, Batch(self._ledger.closing(), open=(wait,), outgoing=told))
         self._open[path] = wait
         self._told(wait)
         return wait

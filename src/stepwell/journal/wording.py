@@ -27,12 +27,12 @@ def waiting(wait: WaitRow) -> tuple[str, dict[str, Json]]:
     }  # fmt: skip
     match wait.kind:
         case "approval":
-            facts |= {"title": request.get("title"), "approvers": request.get("approvers")}
+            said, more = _approval(wait, request)
+            facts |= more
             then = {"approve": "approved", "reject": "rejected", "fail": "failed", "suspend": "an incident"}
             late = then.get(str(getattr(wait, "on_expire", "")), "")
             until += f" (then it counts as {late})" if until and late else ""
-            title = json.dumps(request.get("title"), ensure_ascii=False)
-            return f"It waits for a decision on {title} by {people(request)}{since}{until}.", facts
+            return f"It waits for a decision on {said}{since}{until}{_reminds(wait, facts)}.", facts
         case "event":
             topic = str(getattr(wait, "topic", "") or "")
             facts["event"] = topic
@@ -45,21 +45,63 @@ def waiting(wait: WaitRow) -> tuple[str, dict[str, Json]]:
             return f"It waits for a time{since}{until}.", facts
 
 
-def people(request: Mapping[str, Json]) -> str:
+def _approval(wait: WaitRow, request: Mapping[str, Json]) -> tuple[str, dict[str, Json]]:
+    """What an approval asks, of whom, and what was said so far."""
+    named, rules = approvers(wait), _rules(wait)
+    votes = list(getattr(wait, "votes", ()))
+    facts = {"title": request.get("title"), "approvers": named, "votes": votes}
+    so_far = listed(f"{vote.get('by')}: {vote.get('decision')}" for vote in votes)
+    title = json.dumps(request.get("title"), ensure_ascii=False)
+    who = people(named, requester=bool(rules.get("allow_requester", True)))
+    return f"{title} by {who}{f' ({so_far})' if votes else ''}", facts
+
+
+def _reminds(wait: WaitRow, facts: dict[str, Json]) -> str:
+    """When somebody is reminded next, and who is asked as well and when."""
+    rules, told = _rules(wait), ""
+    at = float(getattr(wait, "next_at", 0.0) or 0.0)
+    if at and rules.get("remind_every"):
+        every, reminded = float(rules["remind_every"]), int(rules.get("reminded", 0))
+        reminder = wait.opened + (reminded + 1) * every
+        facts["next_reminder"] = instant(reminder)
+        told += f", next reminder {time_text(reminder)}"
+    for escalation in rules.get("escalate") or ():
+        if not escalation.get("done"):
+            asked, at = _named(escalation["to"]), wait.opened + escalation["after"]
+            facts.setdefault("escalations", []).append({"at": instant(at), "to": asked})
+            told += f", from {time_text(at)} also by {people(asked)}"
+    return told
+
+
+def approvers(wait: WaitRow) -> dict[str, list[str]] | None:
+    """The roles, departments and users who may decide; None where nobody is named."""
+    return _named(_rules(wait).get("approvers") or ())
+
+
+def _named(groups: Iterable[Mapping[str, Json]]) -> dict[str, list[str]] | None:
+    named: dict[str, list[str]] = {}
+    for group in groups:
+        named.setdefault(f"{group['kind']}s", []).append(str(group["name"]))
+    return named or None
+
+
+def _rules(wait: WaitRow) -> Mapping[str, Json]:
+    found = getattr(wait, "rules", None)
+    return found if isinstance(found, Mapping) else {}
+
+
+def people(named: Mapping[str, Json] | None, *, requester: bool = True) -> str:
     """Who may decide."""
-    approvers = request.get("approvers")
-    if not isinstance(approvers, Mapping):
-        return "anyone who may approve"
     parts = []
     for word, one, many in (
         ("roles", "role", "roles"),
         ("departments", "department", "departments"),
         ("users", "", ""),
     ):
-        names = [str(name) for name in approvers.get(word) or ()]
+        names = [str(name) for name in (named or {}).get(word) or ()]
         if names:
             parts.append(f"{one if len(names) == 1 else many} {' or '.join(names)}".strip())
-    but = "" if request.get("allow_requester") else ", but not who started the run,"
+    but = "" if requester else ", but not who started the run,"
     return (" or ".join(parts) or "anyone who may approve") + but
 
 

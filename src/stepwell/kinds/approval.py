@@ -26,6 +26,14 @@ class Approvers(BaseModel):
     departments: tuple[str, ...] = ()
     users: tuple[Template, ...] = ()
 
+    def groups(self, scope: Scope) -> list[dict[str, Json]]:
+        """Each of them, named."""
+        return [
+            *({"kind": "role", "name": name} for name in self.roles),
+            *({"kind": "department", "name": name} for name in self.departments),
+            *({"kind": "user", "name": scope.text(user)} for user in self.users),
+        ]
+
 
 class Approval(Control):
     """Asks people; the output is `{approved, decision, by, at, comment, data, rounds}`."""
@@ -76,20 +84,19 @@ class Approval(Control):
         }
 
     def _request(self, scope: Scope) -> Json:
-        approvers = self.approvers
+        """What is shown, and beside it the rules, which are no part of what a decision is bound to."""
         return {
             "title": scope.text(self.title) if self.title else (self.name or self.id),
             "show": scope.render(self.show) if self.show is not None else None,
             "form": self.form,
-            "approvers": None
-            if approvers is None
-            else {
-                "roles": list(approvers.roles),
-                "departments": list(approvers.departments),
-                "users": [scope.text(user) for user in approvers.users],
-            },
-            "allow_requester": self.allow_requester or approvers is None,
+            "decisions": ["approved", "rejected"],
+            "rules": self._rules(scope),
         }
+
+    def _rules(self, scope: Scope) -> Json:
+        approvers = self.approvers
+        groups = [] if approvers is None else approvers.groups(scope)
+        return {"approvers": groups, "allow_requester": self.allow_requester or approvers is None}
 
     async def run(self, scope: Scope) -> Outcome:
         answer = await scope.wait(

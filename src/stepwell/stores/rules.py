@@ -28,8 +28,8 @@ def told_of(event: SentEvent, order: int) -> Json:
 
 
 def sets_time(batch: Batch) -> bool:
-    """Whether a batch opens a wait with a deadline: whoever sleeps until the next one must look again."""
-    return any(wait.deadline > 0 for wait in batch.open)
+    """Whether a batch opens a wait with a time of its own: whoever sleeps until the next one must look again."""
+    return any(wait.deadline > 0 or wait.next_at > 0 for wait in batch.open)
 
 
 def unusable(order: int, run_id: str, *, known: bool) -> Conflict:

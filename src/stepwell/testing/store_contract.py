@@ -18,6 +18,7 @@ from stepwell.testing.store_event_contract import DueContract, EventContract
 from stepwell.testing.store_lane_contract import LaneContract
 from stepwell.testing.store_lease_contract import LeaseContract, WaitContract
 from stepwell.testing.store_library_contract import RepinContract
+from stepwell.testing.store_vote_contract import ReminderContract, VoteContract
 
 
 class RunContract:
@@ -206,6 +207,15 @@ class JournalContract:
 
 
 class RunStoreContract(
-    RunContract, JournalContract, LeaseContract, WaitContract, EventContract, DueContract, LaneContract, RepinContract
+    RunContract,
+    JournalContract,
+    LeaseContract,
+    WaitContract,
+    VoteContract,
+    ReminderContract,
+    EventContract,
+    DueContract,
+    LaneContract,
+    RepinContract,
 ):
     """All of it. The fixture `opened` gives an `OpenedStore` that nobody has used yet."""

@@ -6,7 +6,7 @@ import pytest
 
 from stepwell.errors import AlreadyDecided, Conflict, Gone
 from stepwell.journal.lease import LeaseLost
-from stepwell.ports import Batch, Lease, Message, RunStore, SentEvent, Verdict, Wait
+from stepwell.ports import Ballot, Batch, Lease, Message, RunStore, SentEvent, Verdict, Wait
 from stepwell.testing.store_builders import ACCOUNT, TTL, OpenedStore, a_wait, batch, entry, leased, new_run
 
 DAY = 24 * 3600.0
@@ -81,7 +81,7 @@ class EventContract:
         assert (await store.load(lease)).waits == await store.waits(ACCOUNT) == []
         assert await store.withdraw(lease, ["/w"], "late") == []
         with pytest.raises(AlreadyDecided):
-            await store.decide(ACCOUNT, "x1", {})
+            await store.decide(ACCOUNT, "x1", Ballot({}))
         assert await store.send_event(ACCOUNT, SentEvent("e2", "paid")) == 0
         assert [event.id for event in await store.events(lease, "paid", 0)] == ["e2"]
 
@@ -250,7 +250,7 @@ class EventContract:
         [message] = (await store.load(lease)).messages
         assert (message.kind, message.body) == ("decision", {"decision": "expired"})
         with pytest.raises(Gone):
-            await store.decide(ACCOUNT, "x1", {})
+            await store.decide(ACCOUNT, "x1", Ballot({}))
 
     async def test_an_owned_run_is_told_in_its_inbox_and_not_parked_over_it(self, opened: OpenedStore) -> None:
         store = opened.store
@@ -298,7 +298,7 @@ class DueContract:
         assert await store.next_due() == now + 30
         await store.claim("w1", TTL, run_id="r2")
         assert await store.next_due() == now + 50
-        await store.decide(ACCOUNT, "x1", {})
+        await store.decide(ACCOUNT, "x1", Ballot({}))
         assert await store.next_due() == now + 70
         await store.release(lease, Batch(), Verdict("completed"))
         assert await store.next_due() == 0

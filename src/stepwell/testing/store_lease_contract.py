@@ -10,7 +10,7 @@ import pytest
 
 from stepwell.errors import AlreadyDecided, Conflict, Gone, NotFound
 from stepwell.journal.lease import LeaseLost
-from stepwell.ports import FINAL, PARKED, Batch, Message, Verdict
+from stepwell.ports import FINAL, PARKED, Ballot, Batch, Message, Verdict
 from stepwell.testing.store_builders import ACCOUNT, TTL, OpenedStore, a_wait, batch, leased, new_run, parked_at
 
 
@@ -142,7 +142,7 @@ class LeaseContract:
             await store.post(ACCOUNT, Message("r1", "cancel"))
         assert refused.value.detail == {"status": status}
         with pytest.raises(Gone):
-            await store.decide(ACCOUNT, "x1", {"decision": "approve"})
+            await store.decide(ACCOUNT, "x1", Ballot({"decision": "approved"}))
 
     async def test_a_worker_that_serves_is_seen_until_it_falls_silent(self, opened: OpenedStore) -> None:
         store = opened.store
@@ -163,29 +163,29 @@ class WaitContract:
         assert await store.claim("w1", TTL) == []
         [wait] = await store.waits(ACCOUNT)
         assert (wait.id, wait.run_id, wait.workflow, wait.status) == ("x1", "r1", "order", "pending")
-        decided = await store.decide(ACCOUNT, "x1", {"decision": "approve", "by": "eva"}, digest="shown")
+        decided = await store.decide(ACCOUNT, "x1", Ballot({"decision": "approved", "by": "eva"}, digest="shown"))
         assert (decided.status, decided.decided) == ("decided", opened.clock.now)
         [lease] = await store.claim("w1", TTL)
         loaded = await store.load(lease)
         assert loaded.waits == []
         [message] = loaded.messages
-        assert (message.kind, message.path, message.body) == ("decision", "/g", {"decision": "approve", "by": "eva"})
+        assert (message.kind, message.path, message.body) == ("decision", "/g", {"decision": "approved", "by": "eva"})
         await store.append(lease, Batch(batch("/g/?").entries, consume=[message.order]))
         assert (await store.load(lease)).messages == await store.inbox(lease, 0) == []
 
     async def test_c024_a_second_decision_gets_the_first(self, opened: OpenedStore) -> None:
         store = opened.store
         await parked_at(store, a_wait("x1", "/g"))
-        await store.decide(ACCOUNT, "x1", {"decision": "reject"})
+        await store.decide(ACCOUNT, "x1", Ballot({"decision": "rejected"}))
         with pytest.raises(AlreadyDecided) as refused:
-            await store.decide(ACCOUNT, "x1", {"decision": "approve"})
-        assert refused.value.detail == {"decision": "reject"}
-        assert (await store.wait(ACCOUNT, "x1")).decision == {"decision": "reject"}
+            await store.decide(ACCOUNT, "x1", Ballot({"decision": "approved"}))
+        assert refused.value.detail == {"decision": "rejected"}
+        assert (await store.wait(ACCOUNT, "x1")).decision == {"decision": "rejected"}
 
     async def test_fifty_decisions_at_once_have_one_winner(self, opened: OpenedStore) -> None:
         store = opened.store
         await parked_at(store, a_wait("x1", "/g"))
-        said = [store.decide(ACCOUNT, "x1", {"by": number}) for number in range(50)]
+        said = [store.decide(ACCOUNT, "x1", Ballot({"by": number})) for number in range(50)]
         results = await asyncio.gather(*said, return_exceptions=True)
         [winner] = [result for result in results if not isinstance(result, BaseException)]
         assert all(result.detail == winner.decision for result in results if isinstance(result, AlreadyDecided))
@@ -196,10 +196,10 @@ class WaitContract:
         store = opened.store
         await parked_at(store, a_wait("x1", "/g", digest="new"))
         with pytest.raises(Conflict):
-            await store.decide(ACCOUNT, "x1", {}, digest="old")
+            await store.decide(ACCOUNT, "x1", Ballot({}, digest="old"))
         for account, wait_id in (("other", "x1"), (ACCOUNT, "x2")):
             with pytest.raises(NotFound):
-                await store.decide(account, wait_id, {})
+                await store.decide(account, wait_id, Ballot({}))
             with pytest.raises(NotFound):
                 await store.wait(account, wait_id)
         assert (await store.wait(ACCOUNT, "x1")).status == "pending"
@@ -213,7 +213,7 @@ class WaitContract:
         [lease] = await store.claim("w1", TTL)
         assert [message.body for message in (await store.load(lease)).messages] == [{"decision": "expired"}]
         with pytest.raises(Gone):
-            await store.decide(ACCOUNT, "x1", {"decision": "approve"})
+            await store.decide(ACCOUNT, "x1", Ballot({"decision": "approved"}))
         assert (await store.wait(ACCOUNT, "x1")).status == "expired"
 
     async def test_c046_a_decision_after_the_deadline_loses_to_it(self, opened: OpenedStore) -> None:
@@ -221,7 +221,7 @@ class WaitContract:
         await parked_at(store, a_wait("x1", "/g", deadline=opened.clock.now + 1))
         opened.clock.now += 1
         with pytest.raises(Gone):
-            await store.decide(ACCOUNT, "x1", {"decision": "approve"})
+            await store.decide(ACCOUNT, "x1", Ballot({"decision": "approved"}))
         [lease] = await store.claim("w1", TTL)
         assert [message.body for message in (await store.load(lease)).messages] == [{"decision": "expired"}]
 
@@ -264,7 +264,7 @@ class WaitContract:
         store = opened.store
         lease = await leased(store)
         await store.append(lease, batch("/a", open=[a_wait("x1", "/g")]))
-        await store.decide(ACCOUNT, "x1", {"decision": "approve"})
+        await store.decide(ACCOUNT, "x1", Ballot({"decision": "approved"}))
         await store.append(lease, batch("/b", open=[a_wait("x2", "/g")]))
         assert [wait.id for wait in await store.waits(ACCOUNT, pending_only=False)] == ["x1"]
         with pytest.raises(Conflict):
@@ -275,12 +275,12 @@ class WaitContract:
         store = opened.store
         lease = await leased(store)
         await store.append(lease, batch("/s", open=[a_wait("x1", "/a"), a_wait("x2", "/b"), a_wait("x3", "/c")]))
-        await store.decide(ACCOUNT, "x1", {"decision": "approve"})
+        await store.decide(ACCOUNT, "x1", Ballot({"decision": "approved"}))
         assert await store.withdraw(lease, ["/a", "/b", "/none"], "a sibling failed") == ["/b"]
         assert await store.withdraw(lease, ["/a", "/b"], "again") == ["/b"]
         assert (await store.wait(ACCOUNT, "x2")).decision == {"reason": "a sibling failed"}
         with pytest.raises(Gone):
-            await store.decide(ACCOUNT, "x2", {})
+            await store.decide(ACCOUNT, "x2", Ballot({}))
         assert [wait.id for wait in await store.waits(ACCOUNT, run_id="r1", kind="approval")] == ["x3"]
 
     @pytest.mark.parametrize("status", PARKED)

@@ -13,7 +13,7 @@ import pytest
 
 from stepwell.errors import Conflict, NotFound
 from stepwell.journal.entry import encode
-from stepwell.ports import Batch, Library, Message, NewVersion, PublishedRecipe, Repin, Verdict
+from stepwell.ports import Ballot, Batch, Library, Message, NewVersion, PublishedRecipe, Repin, Verdict
 from stepwell.testing.store_builders import (
     ACCOUNT,
     TTL,
@@ -204,7 +204,7 @@ class RepinContract:
         last = (await store.history(ACCOUNT, "r1"))[-1]
         assert (last.path, last.kind, last.body) == ("/~migrated", "started", b'{"value":1}')
         assert await store.claim("w2", TTL) == []
-        await store.decide(ACCOUNT, "w1", {"decision": "approved"})
+        await store.decide(ACCOUNT, "w1", Ballot({"decision": "approved"}))
         [lease] = await store.claim("w2", TTL)
         assert (await store.load(lease)).run.definition == "d2"
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, TypeAlias
 
-from stepwell.errors import AlreadyDecided, Conflict, Gone
+from stepwell.errors import Conflict
 from stepwell.ports import (
     FINAL,
     PARKED,
@@ -27,38 +27,28 @@ from stepwell.ports import (
     Run,
     SentEvent,
     Verdict,
-    Wait,
-    WaitStatus,
 )
-from stepwell.stores.announcements import Announcements, Seen
+from stepwell.stores.announcements import Seen
 from stepwell.stores.liveness import boot_seconds
-from stepwell.stores.memory.agenda import Agenda
 from stepwell.stores.memory.events import EventLog
-from stepwell.stores.memory.kept import Kept
 from stepwell.stores.memory.lanes import Lanes
-from stepwell.stores.memory.people import MemoryPeople
 from stepwell.stores.memory.records import RunRecord, copied, queued, same
+from stepwell.stores.memory.waits import Waits
 from stepwell.stores.rules import JUST_DUE, SATISFIED, check_lane, refuse_moved, replaced_by, sets_time, told_of
 
 Json: TypeAlias = Any
 
 
-class MemoryRunStore(Kept):
+class MemoryRunStore(Waits):
     """`RunStore` in the memory of one process. See `SqliteRunStore` for `clock` and `uptime`."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time, uptime: Callable[[], float] = boot_seconds) -> None:
-        super().__init__(uptime)
-        self.people = MemoryPeople(clock)
-        self._clock = clock
+        super().__init__(clock, uptime)
         self._renewed = 0.0
         self._events = EventLog()
-        self._deadlines: Agenda[tuple[RunRecord, Wait]] = Agenda(_is_open)
-        self._dues: Agenda[RunRecord] = Agenda(_is_due)
         self._runs_by_key: dict[tuple[str, str, str], RunRecord] = {}
         self._lanes = Lanes()
         self._order = count(1)
-        self._message_order = count(1)
-        self._beats = Announcements()
         self._seen = Seen()
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -94,8 +84,7 @@ class MemoryRunStore(Kept):
             found = self._records.get(run_id)
             return [] if found is None else self._claimed(found, worker, ttl, due_only=due_only)
         now = self._clock()
-        for record, wait in self._deadlines.due(now):
-            self._expired(record, wait, now)
+        self._sweep(now)
         uptime = self._uptime()
         lapsed = [record for record in self._owned.values() if record.lapsed(worker, uptime, self._renewed)]
         lapsed.sort(key=lambda record: (record.lease_until, record.key))
@@ -113,8 +102,7 @@ class MemoryRunStore(Kept):
 
     def _claimed(self, record: RunRecord, worker: str, ttl: float, *, due_only: bool) -> list[Lease]:
         now, uptime = self._clock(), self._uptime()
-        for wait in sorted(record.pending(), key=lambda wait: wait.deadline):
-            self._expired(record, wait, now)
+        self._sweep_run(record, now)
         if record.owned:
             free = record.lapsed(worker, uptime, self._renewed)
         else:
@@ -132,7 +120,7 @@ class MemoryRunStore(Kept):
 
     async def next_due(self) -> float:
         after = max(0.0, self._clock() - JUST_DUE)
-        timed = (self._deadlines.next(after), self._dues.next(after))
+        timed = (self._deadlines.next(after), self._reminders.next(after), self._dues.next(after))
         return min((instant for instant in timed if instant), default=0.0)
 
     async def renew(self, leases: Sequence[Lease], ttl: float) -> list[Lease]:
@@ -180,11 +168,10 @@ class MemoryRunStore(Kept):
             self._places[run.account, wait.id] = self._pending[run.account, wait.id] = place
             kept_wait = replace(
                 wait, request=copied(wait.request), opened=wait.opened or now, status="pending", decision=None,
-                decided=0.0, run_id=run.id, account=run.account, workflow=run.workflow,
+                decided=0.0, run_id=run.id, account=run.account, workflow=run.workflow, rules=copied(wait.rules),
+                votes=(),
             )  # fmt: skip
-            record.put(kept_wait)
-            if wait.deadline > 0:
-                self._deadlines.add(wait.deadline, (record, kept_wait))
+            self._keep(record, kept_wait)
         if sets_time(batch):
             self._beats.announce()
         for wait in record.pending() if batch.satisfied else ():
@@ -192,9 +179,7 @@ class MemoryRunStore(Kept):
                 self._close(record, wait, "decided", copied(SATISFIED), now)
         record.used.update(batch.used)
         record.consumed.update(batch.consume)
-        for outgoing in batch.outgoing:
-            kept = replace(outgoing, to=copied(outgoing.to), body=copied(outgoing.body), at=outgoing.at or now)
-            self._outgoing.setdefault((lease.account, outgoing.key), replace(kept, run_id=lease.run_id))
+        self._send(record, batch.outgoing, now)
         return stored[0].order if stored else 0
 
     async def withdraw(self, lease: Lease, paths: Sequence[str], reason: str) -> list[str]:
@@ -270,20 +255,6 @@ class MemoryRunStore(Kept):
         self._beats.announce()
         return record.run
 
-    async def decide(self, account: str, wait_id: str, decision: Json, *, digest: str = "") -> Wait:
-        record, wait = self._found_wait(account, wait_id)
-        now = self._clock()
-        wait = self._expired(record, wait, now)
-        if wait.status == "decided":
-            raise AlreadyDecided(f"{wait_id} is decided already", wait.decision)
-        if wait.status != "pending":
-            raise Gone(f"{wait_id} can no longer be decided: {wait.status}", {"status": wait.status})
-        if digest and digest != wait.digest:
-            raise Conflict(f"what {wait_id} shows has changed since", {"digest": wait.digest})
-        decided = self._close(record, wait, "decided", copied(decision), now)
-        self._tell(record, Message(record.run.id, "decision", wait.path, decided.decision, at=now))
-        return decided
-
     async def send_event(self, account: str, event: SentEvent) -> int:
         now, told = self._clock(), 0
         stored = self._events.add(account, event, now, self._records.values())
@@ -303,30 +274,6 @@ class MemoryRunStore(Kept):
     async def events(self, lease: Lease, name: str, since: float) -> list[SentEvent]:
         return self._events.unused(self._leased(lease), name, since, self._clock())
 
-    def _close(
-        self, record: RunRecord, wait: Wait, status: WaitStatus, decision: Json, at: float | None = None
-    ) -> Wait:
-        closed = replace(wait, status=status, decision=decision, decided=self._clock() if at is None else at)
-        record.put(closed)
-        del self._pending[record.run.account, wait.id]
-        return closed
-
-    def _expired(self, record: RunRecord, wait: Wait, now: float) -> Wait:
-        if wait.status != "pending" or not 0 < wait.deadline <= now:
-            return wait
-        said = {"decision": "due" if wait.kind == "timer" else "expired"}
-        self._tell(record, Message(record.run.id, "decision", wait.path, said, at=now))
-        return self._close(record, wait, "expired", said, now)
-
-    def _tell(self, record: RunRecord, message: Message) -> Message:
-        message = replace(message, order=next(self._message_order))
-        record.messages.append(message)
-        if not record.owned and record.due != 0.0:
-            record.due = 0.0
-            self._dues.add(0.0, record, record.key)
-        self._beats.announce()
-        return message
-
     # ── workers ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def changed(self, timeout: float) -> bool:
@@ -338,12 +285,3 @@ class MemoryRunStore(Kept):
 
     async def close(self) -> None:
         """Nothing to flush."""
-
-
-def _is_open(deadline: float, waiting: tuple[RunRecord, Wait]) -> bool:
-    record, wait = waiting
-    return wait.deadline == deadline and record.waits[wait.path, wait.generation] is wait
-
-
-def _is_due(instant: float, record: RunRecord) -> bool:
-    return record.due == instant

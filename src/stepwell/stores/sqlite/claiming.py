@@ -18,6 +18,7 @@ from stepwell.stores.rules import JUST_DUE
 from stepwell.stores.sqlite import lanes
 from stepwell.stores.sqlite.deciding import expire
 from stepwell.stores.sqlite.rows import Row, lease_of, one
+from stepwell.stores.sqlite.voting import remind
 
 Connection: TypeAlias = sqlite3.Connection
 
@@ -38,6 +39,7 @@ UPDATE run SET status = 'running', epoch = epoch + 1, owner = ?, process = ?, le
 WHERE id = ? RETURNING uid, account, id, epoch
 """
 _NEXT_WAIT = "SELECT min(deadline) FROM wait WHERE status = 'pending' AND deadline > 0 AND deadline > ?"
+_NEXT_REMINDER = "SELECT min(next_at) FROM wait WHERE status = 'pending' AND next_at > 0 AND next_at > ?"
 _NEXT_RUN = "SELECT min(due) FROM run WHERE due IS NOT NULL AND due > ?"
 _HEARTBEAT = """
 INSERT INTO worker (name, process, serves, until) VALUES (?, ?, ?, ?)
@@ -81,6 +83,12 @@ def known_dead(process: str) -> bool:
     return _identity(process).known_dead()
 
 
+def sweep(connection: Connection, now: float, *, run: int = 0, limit: int) -> None:
+    """Do what waits have come to: those that are too late expire, others remind. With `run`, of that run."""
+    expire(connection, now, run=run, limit=limit)
+    remind(connection, now, run=run, limit=limit)
+
+
 def claim(connection: Connection, claimant: Claimant, ttl: float, limit: int) -> list[Lease]:
     """Lease up to `limit` runs: first those that lost their owner, then those that are due, the longest due first."""
     keys: list[int] = []
@@ -97,7 +105,7 @@ def claim_run(connection: Connection, claimant: Claimant, ttl: float, run_id: st
     key = one(connection.execute("SELECT id FROM run WHERE uid = ?", (run_id,)).fetchone())
     if key is None:
         return []
-    expire(connection, claimant.now, run=key, limit=-1)
+    sweep(connection, claimant.now, run=key, limit=-1)
     status, owner, process, lease_until, due, epoch, lane = connection.execute(_STANDING, (key,)).fetchone()
     if process:
         free = lease_until <= claimant.patience(process, owner)
@@ -109,9 +117,10 @@ def claim_run(connection: Connection, claimant: Claimant, ttl: float, run_id: st
 
 
 def next_due(connection: Connection, now: float) -> float:
-    """When the next wait expires or the next parked run is due, from just before `now` on; 0 if nothing is timed."""
+    """When the next wait expires or reminds or a parked run is due, from just before `now` on; 0: never."""
     after = max(0.0, now - JUST_DUE)
-    found = [one(connection.execute(statement, (after,)).fetchone()) for statement in (_NEXT_WAIT, _NEXT_RUN)]
+    statements = (_NEXT_WAIT, _NEXT_REMINDER, _NEXT_RUN)
+    found = [one(connection.execute(statement, (after,)).fetchone()) for statement in statements]
     return min((instant for instant in found if instant is not None), default=0.0)
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import sqlite3
 from typing import Any, TypeAlias
 
-from stepwell.errors import AlreadyDecided, Conflict, Gone, NotFound
-from stepwell.ports import FINAL, PARKED, RUNNABLE, Lease, Message, Verdict, Wait
+from stepwell.approvals import notices
+from stepwell.approvals.rules import rules_of
+from stepwell.errors import Conflict, NotFound
+from stepwell.ports import FINAL, PARKED, RUNNABLE, Lease, Message, Verdict
 from stepwell.stores.sqlite import lanes
-from stepwell.stores.sqlite.journal import fence
-from stepwell.stores.sqlite.rows import WAITS, decode, encode, wait_of
+from stepwell.stores.sqlite.journal import fence, put_outgoing
+from stepwell.stores.sqlite.rows import WAITS, encode, wait_of
 
 Json: TypeAlias = Any
 Connection: TypeAlias = sqlite3.Connection
@@ -40,7 +42,7 @@ _WITHDRAW = """
 UPDATE wait SET status = 'withdrawn', decision = ?, decided = ? WHERE run = ? AND path = ? AND status = 'pending'
 """
 _NEWEST = "SELECT status FROM wait WHERE run = ? AND path = ? ORDER BY generation DESC LIMIT 1"
-_WAIT = WAITS + " WHERE wait.account = ? AND wait.uid = ?"
+_WAIT_BY_KEY = WAITS + " WHERE wait.id = ?"
 _RELEASE = """
 UPDATE run SET status = ?, wake_at = ?, active = ?, ended = ?, due = ?, epoch = epoch + 1, owner = '', process = '',
                lease_until = 0
@@ -66,29 +68,6 @@ def post(connection: Connection, account: str, message: Message, body: bytes) ->
     return tell(connection, key, message.kind, (message.path, body), message.at)
 
 
-def decide(connection: Connection, account: str, wait_id: str, decision: bytes, digest: str, now: float) -> Wait | Gone:
-    """Decide a wait; returns it, or that its deadline has passed, which is then stored. Raises as the port says."""
-    row = connection.execute(
-        "SELECT id, run, path, kind, status, digest, deadline, decision FROM wait WHERE account = ? AND uid = ?",
-        (account, wait_id),
-    ).fetchone()
-    if row is None:
-        raise NotFound(f"there is no wait {wait_id}")
-    key, run, path, kind, status, shown, deadline, earlier = row
-    if status == "decided":
-        raise AlreadyDecided(f"{wait_id} is decided already", decode(earlier))
-    if status != "pending":
-        raise Gone(f"{wait_id} can no longer be decided: {status}", {"status": status})
-    if 0 < deadline <= now:
-        _expire_one(connection, (key, run, path, kind), now)
-        return Gone(f"{wait_id} can no longer be decided: expired", {"status": "expired"})
-    if digest and digest != shown:
-        raise Conflict(f"what {wait_id} shows has changed since", {"digest": shown})
-    connection.execute(_CLOSE_WAIT, ("decided", decision, now, key))
-    tell(connection, run, "decision", (path, decision), now)
-    return wait_of(connection.execute(_WAIT, (account, wait_id)).fetchone())
-
-
 def tell(connection: Connection, run: int, kind: str, said: tuple[str, bytes], at: float) -> int:
     """Put a message (path, body) into a run's inbox and wake it; returns its order."""
     path, body = said
@@ -105,14 +84,14 @@ def expire(connection: Connection, now: float, *, run: int = 0, limit: int) -> i
     else:
         rows = connection.execute(_EXPIRED, (now, limit)).fetchall()
     for row in rows:
-        _expire_one(connection, row, now)
+        expire_one(connection, row, now)
     return len(rows)
 
 
 def expire_topic(connection: Connection, account: str, topic: str, now: float) -> None:
     """Close the waits for events of this name whose deadline has passed, so that none comes to them late."""
     for row in connection.execute(_EXPIRED_OF_TOPIC, (account, topic, now)).fetchall():
-        _expire_one(connection, row, now)
+        expire_one(connection, row, now)
 
 
 def withdraw(connection: Connection, lease: Lease, paths: list[str], reason: str, now: float) -> list[str]:
@@ -157,8 +136,17 @@ def _came_after(connection: Connection, run: int, seen: int) -> bool:
     return row is not None
 
 
-def _expire_one(connection: Connection, row: tuple[int, int, str, str], now: float) -> None:
+def expire_one(connection: Connection, row: tuple[int, int, str, str], now: float) -> None:
+    """Close a wait (its number, run, path and kind) whose deadline has passed, and tell its run and its people."""
     key, run, path, kind = row
     said = encode({"decision": "due" if kind == "timer" else "expired"})
-    connection.execute(_CLOSE_WAIT, ("expired", said, now, key))
+    if kind == "approval":
+        wait = wait_of(connection.execute(_WAIT_BY_KEY, (key,)).fetchone())
+        put_outgoing(connection, (wait.account, run), notices.expired(wait, rules_of(wait), now), now)
+    close_wait(connection, key, "expired", said, now)
     tell(connection, run, "decision", (path, said), now)
+
+
+def close_wait(connection: Connection, key: int, status: str, decision: bytes, now: float) -> None:
+    """Close a wait that is pending."""
+    connection.execute(_CLOSE_WAIT, (status, decision, now, key))

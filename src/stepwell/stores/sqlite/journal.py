@@ -7,14 +7,14 @@ the run's epoch as the lease says it.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias
 
 from stepwell.errors import Conflict
 from stepwell.journal.entry import Entry
 from stepwell.journal.lease import LeaseLost
-from stepwell.ports import Batch, Lease, Loaded, Run
+from stepwell.ports import Batch, Lease, Loaded, Outgoing, Run
 from stepwell.stores.rules import SATISFIED, sets_time, unusable
 from stepwell.stores.sqlite.rows import (
     ENTRIES,
@@ -41,8 +41,9 @@ SELECT id, ?, ?, ?, ?, ?, ? FROM run WHERE id = ? AND epoch = ?
 """
 _INSERT_BLOB = "INSERT INTO blob (account, digest, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _INSERT_WAIT = """
-INSERT INTO wait (account, uid, run, path, generation, kind, request, digest, opened, deadline, on_expire, topic)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, path, generation) DO NOTHING
+INSERT INTO wait (account, uid, run, path, generation, kind, request, digest, opened, deadline, on_expire, topic,
+                  rules, next_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, path, generation) DO NOTHING
 """
 _INSERT_OUTGOING = """
 INSERT INTO outgoing (account, key, run, path, channel, recipient, subject, body, priority, at, status)
@@ -89,11 +90,16 @@ def appending(lease: Lease, batch: Batch, now: float) -> tuple[Callable[[Connect
         (_INSERT_WAIT, [wait_row(wait, lease, now) for wait in batch.open]),
         (_SATISFY, [(encode(SATISFIED), now, lease.key, path) for path in batch.satisfied]),
         (_CONSUME, [(order, lease.key) for order in batch.consume]),
-        (_INSERT_OUTGOING, [outgoing_row(outgoing, lease, now) for outgoing in batch.outgoing]),
+        (_INSERT_OUTGOING, [outgoing_row(outgoing, (lease.account, lease.key), now) for outgoing in batch.outgoing]),
         (_BEAT, [()] if sets_time(batch) else []),
     ]
     statements = [(statement, given) for statement, given in rest if given]
     return partial(_append, lease, rows, statements, batch.used), size, False
+
+
+def put_outgoing(connection: Connection, place: tuple[str, int], outgoing: Iterable[Outgoing], now: float) -> None:
+    """Store notifications of a run (account and number); one that is there already stays as it is."""
+    connection.executemany(_INSERT_OUTGOING, [outgoing_row(one, place, now) for one in outgoing])
 
 
 def _append(

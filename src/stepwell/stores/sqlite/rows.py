@@ -26,7 +26,10 @@ FROM run CROSS JOIN run_content AS content ON content.run = run.id
 WAITS = """
 SELECT wait.uid, wait.path, wait.kind, wait.request, wait.digest, wait.opened, wait.deadline, wait.on_expire,
        wait.status, wait.decision, wait.decided, wait.generation, run.uid, wait.account, run.workflow,
-       wait.topic
+       wait.topic, wait.rules, wait.next_at,
+       (SELECT group_concat(said, ',') FROM (
+           SELECT CAST(vote.body AS TEXT) AS said FROM vote WHERE vote.wait = wait.id ORDER BY vote.id
+       ))
 FROM wait CROSS JOIN run ON run.id = wait.run
 """
 MESSAGES = "SELECT inbox.kind, inbox.path, inbox.body, inbox.id, inbox.at FROM inbox"
@@ -76,7 +79,11 @@ def run_of(row: Row) -> Run:
 def wait_of(row: Row) -> Wait:
     """A wait of a row of `WAITS`."""
     uid, path, kind, request, digest, opened, deadline, on_expire, status, decision, *rest = row
-    return Wait(uid, path, kind, decode(request), digest, opened, deadline, on_expire, status, decode(decision), *rest)
+    decided, generation, run_id, account, workflow, topic, rules, next_at, votes = rest
+    return Wait(
+        uid, path, kind, decode(request), digest, opened, deadline, on_expire, status, decode(decision), decided,
+        generation, run_id, account, workflow, topic, decode(rules), next_at, tuple(_decode(f"[{votes or ''}]")),
+    )  # fmt: skip
 
 
 def message_of(run_id: str, row: Row) -> Message:
@@ -109,7 +116,7 @@ def entry_row(entry: Entry, lease: Lease, now: float) -> Row:
 
 
 def wait_row(wait: Wait, lease: Lease, now: float) -> Row:
-    """The columns of a wait that is opened, in the order of the table up to `on_expire`, and its topic."""
+    """The columns of a wait that is opened, in the order of the table up to `on_expire`, then of those added later."""
     return (
         lease.account,
         wait.id,
@@ -123,15 +130,18 @@ def wait_row(wait: Wait, lease: Lease, now: float) -> Row:
         wait.deadline,
         wait.on_expire,
         wait.topic,
+        None if wait.rules is None else encode(wait.rules),
+        wait.next_at,
     )
 
 
-def outgoing_row(outgoing: Outgoing, lease: Lease, now: float) -> Row:
-    """The columns of a notification, in the order of the table."""
+def outgoing_row(outgoing: Outgoing, place: tuple[str, int], now: float) -> Row:
+    """The columns of a notification of a run (account and number), in the order of the table."""
+    account, run = place
     return (
-        lease.account,
+        account,
         outgoing.key,
-        lease.key,
+        run,
         outgoing.path,
         outgoing.channel,
         encode(outgoing.to),

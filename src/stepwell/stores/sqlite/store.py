@@ -18,7 +18,9 @@ from stepwell.errors import Gone, Unavailable
 from stepwell.journal.entry import Entry
 from stepwell.ports import (
     FINAL,
+    Amendment,
     AuditRecord,
+    Ballot,
     Batch,
     Lease,
     Loaded,
@@ -34,7 +36,7 @@ from stepwell.ports import (
 from stepwell.stores.announcements import Seen
 from stepwell.stores.liveness import boot_seconds
 from stepwell.stores.rules import check_lane, sets_time
-from stepwell.stores.sqlite import claiming, creating, deciding, events, journal, people
+from stepwell.stores.sqlite import claiming, creating, deciding, events, journal, people, voting
 from stepwell.stores.sqlite.claiming import Claimant
 from stepwell.stores.sqlite.connection import BusyLine, Durability
 from stepwell.stores.sqlite.creating import RunFilter, WaitFilter
@@ -130,7 +132,7 @@ class SqliteRunStore:
         def act(connection: Connection) -> list[Lease]:
             if run_id:
                 return claiming.claim_run(connection, claimant, ttl, run_id, due_only=due_only)
-            deciding.expire(connection, claimant.now, limit=claiming.EXPIRE_AT_ONCE)
+            claiming.sweep(connection, claimant.now, limit=claiming.EXPIRE_AT_ONCE)
             return claiming.claim(connection, claimant, ttl, limit)
 
         return await self.database.write(act, announces=True)
@@ -197,16 +199,36 @@ class SqliteRunStore:
         order = await self.database.write(act, size=len(body) + 200, announces=True)
         return replace(message, order=order)
 
-    async def decide(self, account: str, wait_id: str, decision: Json, *, digest: str = "") -> Wait:
-        said, now = encode(decision), self._clock()
-        result = await self.database.write(
-            lambda connection: deciding.decide(connection, account, wait_id, said, digest, now),
-            size=len(said) + 400,
-            announces=True,
-        )
+    async def decide(self, account: str, wait_id: str, ballot: Ballot, *, notes: Sequence[AuditRecord] = ()) -> Wait:
+        """See the port. What was decided becomes JSON text in the writer's thread: it depends on what is stored."""
+        size, now = len(encode(ballot.body)), self._clock()
+
+        def act(connection: Connection) -> Wait | Gone:
+            decided = voting.decide(connection, account, wait_id, ballot, now)
+            if isinstance(decided, Wait):
+                people.note(connection, account, notes, now)
+            return decided
+
+        result = await self.database.write(act, size=size + 400, announces=True)
         if isinstance(result, Gone):
             raise result
         return result
+
+    async def amend(
+        self,
+        account: str,
+        wait_id: str,
+        change: Callable[[Wait], Amendment],
+        *,
+        notes: Sequence[AuditRecord] = (),
+    ) -> Wait:
+        now = self._clock()
+
+        def act(connection: Connection) -> Wait:
+            people.note(connection, account, notes, now)
+            return voting.amend(connection, account, wait_id, change, now)
+
+        return await self.database.write(act, announces=True)
 
     async def send_event(self, account: str, event: SentEvent) -> int:
         data, now = encode(event.data), self._clock()
