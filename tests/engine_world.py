@@ -19,7 +19,7 @@ from stepwell.engine.tool_performer import ToolPerformer
 from stepwell.interpreter.effect import ToolCall
 from stepwell.kinds import discover
 from stepwell.ports import RunStore, Wait
-from stepwell.stores.memory import MemoryRunStore
+from stepwell.stores.memory import MemoryLibrary, MemoryRunStore
 from stepwell.testing.scripted import ScriptedTools
 
 Json = Any
@@ -38,7 +38,8 @@ async def engine_with(
 ) -> AsyncIterator[Engine]:
     store = store or MemoryRunStore()
     world = World(store, {ToolCall: ToolPerformer(tools)}, tools, Listeners())
-    engine = Engine(Parts(store, world, tools, None), SimpleNamespace(root=Path("/")), serves=serves)  # type: ignore[arg-type]
+    library = MemoryLibrary(store) if isinstance(store, MemoryRunStore) else None
+    engine = Engine(Parts(store, world, tools, None, library=library), SimpleNamespace(root=Path("/")), serves=serves)  # type: ignore[arg-type]
     await engine.open()
     try:
         yield engine

@@ -35,16 +35,16 @@ def _semantic(value: Json) -> Json:
         return [_semantic(inner) for inner in value]
     if not isinstance(value, dict):
         return value
-    cosmetic, opaque = _cosmetic_of(value), _opaque_of(value)
+    cosmetic, opaque = cosmetic_keys(value), opaque_keys(value)
     return {key: inner if key in opaque else _semantic(inner) for key, inner in value.items() if key not in cosmetic}
 
 
-def _opaque_of(value: dict[str, Json]) -> frozenset[str]:
+def opaque_keys(value: dict[str, Json]) -> frozenset[str]:
     """The keys under which an object holds data of people, in which nothing is a step."""
     return _DATA if is_step(value) or "strategy" in value or "took_effect" in value else frozenset()
 
 
-def _cosmetic_of(value: dict[str, Json]) -> tuple[str, ...]:
+def cosmetic_keys(value: dict[str, Json]) -> tuple[str, ...]:
     """The cosmetic keys of an object; only steps have some."""
     if not is_step(value):
         return ()
@@ -71,7 +71,7 @@ def _names_in(data: Json) -> Iterator[str]:
                 yield name
             if is_step(value) and isinstance(value.get("verify"), dict):
                 yield "call"
-            opaque = _opaque_of(value)
+            opaque = opaque_keys(value)
             waiting += [inner for key, inner in value.items() if key not in opaque]
         elif isinstance(value, list):
             waiting += value

@@ -21,6 +21,7 @@ from stepwell.engine.deciding import Deciding
 from stepwell.engine.events import Event, Listeners
 from stepwell.engine.people import People, Who
 from stepwell.engine.preflight import Preflight
+from stepwell.engine.versions import Versions
 from stepwell.engine.worker import Worker
 from stepwell.errors import Conflict, InputError, NotFound, Problem, StepFailed
 from stepwell.expressions import ExpressionError
@@ -84,6 +85,7 @@ class Engine:
         self._preflight = Preflight(parts)
         self.people = People(parts.store.people, ACCOUNT)
         self.approvals = Deciding(parts.store, ACCOUNT, self._now)
+        self.versions = Versions(parts, self._bundles, self._preflight, world.clock)
 
     def _world_of(self, run: Run) -> World:
         found = self._parts.world_of(run.project)
