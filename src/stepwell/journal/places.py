@@ -1,7 +1,8 @@
 """Places: which step of the definition a path of the journal belongs to.
 
 The law of the file: paths are read along the definition, never guessed from how a segment looks, since a branch may be
-called as a step is. Only where the definition is unknown is a number an iteration and all else a step.
+called as a step is. Only where the definition is unknown is a number an iteration and all else a step. Segments that
+begin with "~" are no steps: below them lie those that recover from a failure.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from stepwell.definition.step import Block, Step
+from stepwell.definition.graph import kept_aside, named_fallbacks
+from stepwell.definition.step import FALLBACK, UNDO, VERIFY, Block, Step
 from stepwell.definition.workflow import Workflow
 from stepwell.journal.path import AFTER_FAILURE, parent, round_number
 
@@ -50,6 +52,9 @@ class Place:
     name: str = ""
     round: int = 1
     shape: Shape = _NOTHING
+    step: Step | None = field(default=None, compare=False, repr=False)
+    workflow: Workflow | None = field(default=None, compare=False, repr=False)
+    """The workflow whose steps lie here."""
 
     @property
     def is_step(self) -> bool:
@@ -64,7 +69,9 @@ class Places:
         self._children = children or {}
         self._known = workflow is not None
         self._shapes: dict[int, Shape] = {}
-        self._at: dict[str, Place] = {"": Place(shape=_whole(workflow) if workflow is not None else _NOTHING)}
+        self._ids: dict[int, dict[str, Step]] = {}
+        shape = _whole(workflow) if workflow is not None else _NOTHING
+        self._at: dict[str, Place] = {"": Place(shape=shape, workflow=workflow)}
 
     def at(self, path: str) -> Place:
         """The place at `path`; one that the definition does not have is a step of unknown type."""
@@ -76,7 +83,7 @@ class Places:
         for below in reversed(missing):
             place = self._below(self._at[parent(below)], below)
             if (child := self._children.get(below)) is not None:
-                place = replace(place, shape=_whole(child))
+                place = replace(place, shape=_whole(child), workflow=child)
             self._at[below] = place
         return self._at[path]
 
@@ -85,7 +92,7 @@ class Places:
         at = parent(path)
         while at:
             last = _bare(at)
-            if last.isdigit() and not self.at(at).is_step:
+            if last.isdigit() and not self.at(at).is_step and parent(at) != f"/{UNDO}":
                 return int(last)
             at = parent(at)
         return None
@@ -108,24 +115,50 @@ class Places:
     def _inside(self, blocks: Iterable[Block]) -> Iterator[tuple[str, Place]]:
         for block in blocks:
             prefix = f"/{block.segment}" if block.segment else ""
+            aside = kept_aside(block.steps)
             for step in block.steps:
-                yield prefix, self._step(step)
+                if step.id not in aside:
+                    yield prefix, self._step(step, 1, None)
 
     def _below(self, above: Place, path: str) -> Place:
         segment, shape = _bare(path), above.shape
+        if segment.startswith("~"):
+            return Place(round=round_number(path), shape=self._recovery(above, segment), workflow=above.workflow)
         if segment.isdigit() and (shape.loops or not self._known):
-            return Place(shape=Shape(shape.blocks, shape.steps))
+            return Place(shape=Shape(shape.blocks, shape.steps), workflow=above.workflow)
         if branch := shape.branches.get(segment):
-            return Place(shape=Shape.of([Block(branch.where, branch.steps)]))
+            return Place(shape=Shape.of([Block(branch.where, branch.steps)]), workflow=above.workflow)
         if not shape.loops and (step := shape.steps.get(segment)):
-            return self._step(step, round_number(path))
+            return self._step(step, round_number(path), above.workflow)
         return Place(id=segment, round=round_number(path))
 
-    def _step(self, step: Step, number: int = 1) -> Place:
+    def _recovery(self, above: Place, segment: str) -> Shape:
+        """What lies below a segment that is no step's: what takes a step's place, verifies it, or undoes others."""
+        step, workflow = above.step, above.workflow
+        if segment == UNDO and workflow is not None and step is None:
+            called = (self._by_id(child) for child in self._children.values())
+            return Shape(steps={k: v for ids in called for k, v in ids.items()} | self._by_id(workflow), loops=True)
+        if step is None or workflow is None or segment not in {FALLBACK, VERIFY}:
+            return _NOTHING
+        found = [block for block in step.recovery() if block.segment == segment]
+        if segment == FALLBACK:
+            found += workflow.fallbacks().values()
+            ids = self._by_id(workflow)
+            found.append(Block((), tuple(ids[name] for name in named_fallbacks(step) if name in ids)))
+        return Shape(steps={inner.id: inner for block in found for inner in block.steps})
+
+    def _by_id(self, workflow: Workflow) -> dict[str, Step]:
+        """Every step of a workflow, wherever it lies."""
+        found = self._ids.get(id(workflow))
+        if found is None:
+            found = self._ids[id(workflow)] = {step.id: step for step in workflow.every_step()}
+        return found
+
+    def _step(self, step: Step, number: int, workflow: Workflow | None) -> Place:
         shape = self._shapes.get(id(step))
         if shape is None:
             shape = self._shapes[id(step)] = Shape.of(step.blocks())
-        return Place(step.id, step.type, step.name, number, shape)
+        return Place(step.id, step.type, step.name, number, shape, step, workflow)
 
 
 def _whole(workflow: Workflow) -> Shape:
