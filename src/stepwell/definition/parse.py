@@ -73,13 +73,24 @@ class _Salvage:
         self.broken: set[int] = set()
         self.suspects: set[str] = set()
         self._places = dict(_objects(data))
+        self._kept: list[dict[str, Json]] = []
+        """Objects that are not of `data`, so that no other object takes their identity."""
         self._done: dict[int, Step] = {}
+        self._parts: dict[tuple[type[BaseModel], int], BaseModel] = {}
 
     def step(self, value: dict[str, Json]) -> Step:
         found = self._done.get(id(value))
         if found is None:
             found = self._done[id(value)] = self._step(value)
         return found
+
+    def part(self, model: type[BaseModel], value: dict[str, Json], written: Json) -> BaseModel:
+        key = model, id(written)
+        if key not in self._parts:
+            self._places.setdefault(id(value), self._places.get(id(written), ()))
+            self._kept.append(value)
+            self._parts[key] = self.build(model, value)
+        return self._parts[key]
 
     def _step(self, value: dict[str, Json]) -> Step:
         word = value.get("type")

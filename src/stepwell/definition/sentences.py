@@ -152,7 +152,7 @@ def _required(where: Location, fault: Fault) -> Finding:
 
 def _within(where: Location, fault: Fault) -> str:
     """In what a key is unknown or missing."""
-    if where != fault.where:
+    if where != fault.where or (where and not issubclass(fault.model, Step)):
         return f" in `{next((part for part in reversed(where) if isinstance(part, str)), '')}`"
     if issubclass(fault.model, Step):
         word = get_args(fault.model.model_fields["type"].annotation)

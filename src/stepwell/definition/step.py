@@ -131,7 +131,7 @@ class Compensation(BaseModel):
         if not isinstance(data, dict) or {"step", "steps"} <= data.keys() or not data.keys() & {"step", "steps"}:
             raise PydanticCustomError(
                 "compensate",
-                "`compensate` is {{steps: [...]}} or {{step: its-id}}",
+                "`compensate` is {steps: [...]} or {step: its-id}",
                 {"hint": "write compensate: {step: its-id}", "code": "policy"},
             )
         return data
@@ -152,10 +152,24 @@ class Verification(BaseModel):
     output: Value | None = None
 
 
-def _rules(value: Json) -> Json:
+def _rules(value: Json, info: ValidationInfo) -> Json:
     """A word, one rule, or an ordered list of either, as a list of rules."""
     rules = value if isinstance(value, list | tuple) else [value]
-    return tuple(_rule(rule) for rule in rules)
+    return tuple(_part(ErrorRule, _rule(rule), rule, info) for rule in rules)
+
+
+def _part(model: type[BaseModel], value: Json, written: Json, info: ValidationInfo) -> Json:
+    """Of a broken definition what can be read of a part; otherwise the part as it is."""
+    salvage: Salvage | None = info.context.get("salvage") if info.context else None
+    return salvage.part(model, value, written) if salvage is not None and isinstance(written, dict) else value
+
+
+def _undo(value: Json, info: ValidationInfo) -> Json:
+    return _part(Compensation, value, value, info)
+
+
+def _verification(value: Json, info: ValidationInfo) -> Json:
+    return _part(Verification, value, value, info)
 
 
 def _rule(value: Json) -> Json:
@@ -172,6 +186,8 @@ def _rule(value: Json) -> Json:
 
 
 ErrorRules = Annotated[tuple[ErrorRule, ...], BeforeValidator(_rules)]
+Undo = Annotated[Compensation, BeforeValidator(_undo)]
+Verify = Annotated[Verification, BeforeValidator(_verification)]
 
 
 class Step(BaseModel):
@@ -202,7 +218,7 @@ class Step(BaseModel):
     join: Join = "any_completed"
     condition: Expression | None = None
     on_error: ErrorRules | None = None
-    compensate: Compensation | None = None
+    compensate: Undo | None = None
 
     def blocks(self) -> Iterable[Block]:
         """The nested step lists that it runs when all goes well, in written order."""
@@ -272,6 +288,9 @@ class Salvage(Protocol):
     """Reads the steps of a broken definition, under "salvage" in the validation context: it never fails."""
 
     def step(self, value: dict[str, Json]) -> Step: ...
+
+    def part(self, model: type[BaseModel], value: dict[str, Json], written: Json) -> BaseModel:
+        """Of a part of a step; `written` is the object as it stands in the definition."""
 
 
 def _step(value: Json, info: ValidationInfo) -> Json:

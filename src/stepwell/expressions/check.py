@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
 _LOOP_ROOTS = ("loop_item", "loop")
 _PLACES = {
-    "error": "it exists in a fallback, in on_error.when and in retry.when",
-    "result": "it exists in a fallback, in on_error.when and in retry.when",
+    "error": "it exists in steps that recover from a failure, in on_error and in retry.when",
+    "result": "it exists in retry.when",
+    "call": "it exists in the steps of verify, in took_effect and in its output",
     "event": "it exists in wait.match",
     "secret": "it exists in the arguments of tools and in headers",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from stepwell.definition.fields import Value
-from stepwell.definition.step import Verification
+from stepwell.definition.step import Verify
 from stepwell.interpreter.effect import Effect, ToolCall
 from stepwell.interpreter.kind import Action
 
@@ -20,7 +20,7 @@ class ToolCallStep(Action):
     tool: str
     arguments: dict[str, Value] = {}
     idempotent: bool | None = None
-    verify: Verification | None = None
+    verify: Verify | None = None
 
     def effect(self, scope: Scope) -> Effect:
         arguments = {name: scope.render(value) for name, value in self.arguments.items()}

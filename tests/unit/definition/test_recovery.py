@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import random
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from stepwell.definition.canonical import digest_of
 from stepwell.definition.compile import compile_workflow
 from stepwell.definition.step import walk
@@ -120,3 +129,79 @@ def test_call_is_a_word_only_where_something_is_verified(loader):
     )
     outside = WHOLE.replace('city: "{{workflow_input.city}}"', 'city: "{{call.key}}"')
     assert "error[scope] 'call' does not exist here" in loader.problems(outside)[0]
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=200, deadline=None)
+def test_no_broken_recovery_raises_anything_but_problems(loader, seed):
+    rng = random.Random(seed)
+    data = yaml.safe_load(WHOLE)
+    strange = [None, True, 3, "x", "goto", [], {}, [1], {"steps": 5}, {"fallback": "hotel"}, [{"id": "x"}], [None]]
+    for _ in range(rng.randint(1, 4)):
+        places = [*_places(data)]
+        holder, key = rng.choice(places)
+        if rng.random() < 0.7:
+            holder[key] = copy.deepcopy(rng.choice([*strange, *(held[at] for held, at in places[::7])]))
+        else:
+            del holder[key]
+    assert all("Input should" not in problem for problem in loader.problems(json.dumps(data), file="f.json"))
+
+
+def _places(value):
+    for key, inner in [*value.items()] if isinstance(value, dict) else [*enumerate(value)]:
+        yield value, key
+        if isinstance(inner, dict | list):
+            yield from _places(inner)
+
+
+def test_a_rule_with_a_mistake_still_keeps_its_step_out_of_the_flow(loader):
+    found = loader.steps(
+        "- {id: a, type: tool_call, tool: t, on_error: {fallback: b, tiems: 3}, compensate: {step: c, x: 1}}\n"
+        "- {id: b, type: set, values: {v: '{{error.kind}}'}}\n- {id: c, type: set, values: {v: '{{step.a.id}}'}}\n"
+    )
+    assert [line.split("\n")[0] for line in found] == [
+        "f.yaml:3:61: error[unknown_key] unknown key 'tiems' in `on_error`",
+        "f.yaml:3:94: error[unknown_key] unknown key 'x' in `compensate`",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("on_error: {fallback: f}", []),
+        ("on_error: {strategy: fallback, steps: [{id: g, type: set, values: {other: 1}}]}", []),
+        ("", ["no field 'other'"]),
+        ("on_error: suspend", ["no field 'other'"]),
+    ],
+)
+def test_the_output_may_be_that_of_a_fallback(loader, text, expected):
+    closed = "output_schema: {type: object, properties: {v: {}}, additionalProperties: false}"
+    found = loader.steps(
+        f"- {{id: a, type: tool_call, tool: t, {closed}{', ' if text else ''}{text}}}\n"
+        "- {id: f, type: tool_call, tool: t}\n- {id: z, type: set, values: {v: '{{step.a.other}}'}}\n"
+    )
+    assert [word for word in ("no field 'other'",) if any(word in line for line in found)] == expected
+
+
+def test_what_is_kept_for_several_sees_what_they_have_in_common(loader):
+    steps = """
+- {id: a, type: set, values: {x: 1}}
+- {id: b, type: tool_call, tool: t, on_error: {fallback: f}}
+- {id: c, type: tool_call, tool: t, on_error: {fallback: f}, compensate: {step: u}}
+- {id: f, type: set, values: {x: "{{step.a.x}}", y: "{{step.b}}"}, on_error: {fallback: g}}
+- {id: g, type: set, values: {x: "{{step.a.x}}"}}
+- {id: u, type: set, values: {x: "{{step.b}}", y: "{{step.c}}"}}
+"""
+    assert [line.split("\n")[0] for line in loader.steps(steps)] == [
+        "f.yaml:7:61: error[order] step 'b' does not run before this one"
+    ]
+
+
+def test_a_definition_with_many_ways_back_and_aside_is_checked_in_linear_time(loader):
+    rows = ["workflow: w", "steps:", "- {id: a, type: set, values: {x: 1}}"]
+    for index in range(1500):
+        rows.append(
+            f"- {{id: s{index}, type: tool_call, tool: t, on_error: [{{errors: [timeout], goto: a}}, {{fallback: f{index}}}]}}"
+        )
+        rows.append(f'- {{id: f{index}, type: set, values: {{v: "{{{{step.a.x}}}}"}}}}')
+    assert loader.problems("\n".join(rows)) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepwell.definition.graph import kept_aside
+from stepwell.definition.graph import kept_aside, named_fallbacks
 
 if TYPE_CHECKING:
     from stepwell.definition.check.survey import BlockSite, StepSite, Survey
@@ -27,18 +27,10 @@ class OrderHints:
         target = self._homes.get(name)
         if target is None:
             return ""
-        if target is site:
-            return "a step cannot read its own output"
-        around = {id(holder): holder for holder in site.holders()} if site else {}
-        if id(target) in around:
-            return "this step lies inside it, so it has not ended yet"
-        loop = _closing(target, site)
-        if loop is not None:
-            name = loop.step.id
-            return f"steps of a loop are visible inside the same iteration only; use step.{name}, its list of outputs"
-        if target.step.id in kept_aside(other.step for other in target.home.steps):
-            return "it runs only in place of the step that names it; use that step's output"
-        return _by_order(target, site) if site else ""
+        if target is site or (site is not None and target in site.holders()):
+            return _from_inside(target, site)
+        closed = _closing(target, site)
+        return _closed(closed) if closed is not None else _in_the_open(target, site)
 
     def item(self, name: str) -> str:
         """The hint for a name that loops give to their items, used where it does not exist."""
@@ -46,15 +38,59 @@ class OrderHints:
         return f"it is the item of the loop '{loop}' and exists inside it" if loop else ""
 
 
-def _closing(target: StepSite, site: StepSite | None) -> StepSite | None:
-    """The outermost loop that hides the target from the site."""
+def _from_inside(target: StepSite, site: StepSite) -> str:
+    """Why a step inside the target, or the target itself, does not see it."""
+    if target is site:
+        return "a step cannot read its own output"
+    inner = next((one for one in (site, *site.holders()) if one.home.holder is target), None)
+    purpose = inner.home.block.purpose if inner is not None and inner.home.block is not None else ""
+    if purpose == "fallback":
+        return "these steps run because it failed; `error` says how"
+    if purpose == "verify":
+        return "its answer was lost; `call` and `error` say what is known"
+    return "this step lies inside it, so it has not ended yet"
+
+
+def _closed(block: BlockSite) -> str:
+    """Why steps of a block are not seen from outside it."""
+    if block.holder is None:
+        return "it runs only in place of a step that has failed; use that step's output"
+    name = block.holder.step.id
+    match block.block.purpose if block.block is not None else "":
+        case "fallback":
+            return f"it runs only when '{name}' has failed; its output is then that of '{name}'"
+        case "undo":
+            return f"it runs only to undo '{name}'"
+        case "verify":
+            return f"it runs only to verify '{name}'"
+        case _:
+            return f"steps of a loop are visible inside the same iteration only; use step.{name}, its list of outputs"
+
+
+def _in_the_open(target: StepSite, site: StepSite | None) -> str:
+    """Why a step is not seen that nothing hides."""
+    aside = kept_aside(other.step for other in target.home.steps)
+    if target.step.id in aside:
+        keeper = target.home.steps[target.home.indexes[aside[target.step.id]]]
+        if target.step.id in named_fallbacks(keeper.step):
+            return "it runs only in place of the step that names it; use that step's output"
+        return f"it runs only to undo '{keeper.step.id}'"
+    if site is None:
+        return ""
+    if site.home.block is not None and site.home.holder is None:
+        return "a rule for every step sees none of them; `error.path` says which one failed"
+    return _by_order(target, site)
+
+
+def _closing(target: StepSite, site: StepSite | None) -> BlockSite | None:
+    """The outermost block that hides the target from the site: the body of a loop, or steps that recover."""
     inside = _homes(site) if site else set()
     found = None
     home: BlockSite | None = target.home
-    while home is not None and home.holder is not None:
+    while home is not None:
         if home.block is not None and not home.block.exports and id(home) not in inside:
-            found = home.holder
-        home = home.holder.home
+            found = home
+        home = home.holder.home if home.holder is not None else None
     return found
 
 

@@ -31,11 +31,12 @@ def check_recovery(survey: Survey) -> Iterator[Finding]:
         yield from _fallback_cycles(block)
         yield from _kept(block)
         yield from _ways_back(block, survey)
+    undoing = _undoing(survey)
     for site in survey.steps:
         yield from _rules(site.step.on_error or (), (*site.where, "on_error"), site)
         for where, name in _named(site):
             yield from _target(name, site, survey, (*site.where, *where))
-        yield from _compensation(site)
+        yield from _compensation(site, undoing)
         yield from _verification(site)
         yield from _misplaced_end(site)
 
@@ -106,7 +107,7 @@ def _target(name: str, site: StepSite, survey: Survey, where: Location) -> Itera
 
 
 def _absent(name: str, site: StepSite, survey: Survey, where: Location) -> Iterator[Finding]:
-    ids = [other.step.id for other in site.home.steps]
+    ids = site.home.indexes
     if name not in ids and name not in survey.parsed.suspects:
         hint = did_you_mean(name, [other for other in ids if other != site.step.id], "steps of this block")
         yield Finding("policy", f"there is no step '{name}' in this block", where, hint)
@@ -114,14 +115,13 @@ def _absent(name: str, site: StepSite, survey: Survey, where: Location) -> Itera
 
 def _ways_back(block: BlockSite, survey: Survey) -> Iterator[Finding]:
     """Whoever returns to a step returns to one that has run before, in the same block."""
-    indexes = {other.step.id: other.index for other in block.steps}
     aside = kept_aside(other.step for other in block.steps)
     before: list[int] = []
     for site in block.steps:
         for place, name in returns(site.step):
             where = (*site.where, *place)
             before = before or upstream(block.order)
-            index = indexes.get(name)
+            index = block.indexes.get(name)
             if index is None:
                 yield from _absent(name, site, survey, where)
             elif site.step.id in aside:
@@ -143,7 +143,7 @@ def _fallback_cycles(block: BlockSite) -> Iterator[Finding]:
 
     A fallback lies in the block of its step, so no chain leaves a block; the workflow's own do not hold inside them.
     """
-    sites = {site.step.id: site for site in block.steps}
+    sites = {name: block.steps[index] for name, index in block.indexes.items()}
     next_of = {name: [one for one in named_fallbacks(site.step) if one in sites] for name, site in sites.items()}
     settled: set[str] = set()
     for start in sites:
@@ -174,7 +174,7 @@ def _kept(block: BlockSite) -> Iterator[Finding]:
             yield Finding("policy", message, (*site.where, "depends_on"), "remove it", "warning")
 
 
-def _compensation(site: StepSite) -> Iterator[Finding]:
+def _compensation(site: StepSite, undoing: set[str]) -> Iterator[Finding]:
     compensate = site.step.compensate
     where = (*site.where, "compensate")
     if compensate is None or site.broken:
@@ -184,25 +184,25 @@ def _compensation(site: StepSite) -> Iterator[Finding]:
     if site.step.type == "end":
         message = f"'{site.step.id}' is never undone: it ends the run"
         yield Finding("policy", message, where, "remove it", "warning")
-    elif _undoes(site):
+    elif _undoes(site, undoing):
         message = f"'{site.step.id}' is never undone: it undoes another step"
         yield Finding("policy", message, where, "remove it", "warning")
 
 
-def _undoes(site: StepSite) -> bool:
+def _undoing(survey: Survey) -> set[str]:
+    """The ids of the steps that are named for undoing others, and for nothing else."""
+    named = {site.step.compensate.step for site in survey.steps if site.step.compensate is not None}
+    fallbacks = {name for site in survey.steps for name in named_fallbacks(site.step)}
+    return {name for name in named if name is not None and name not in fallbacks}
+
+
+def _undoes(site: StepSite, undoing: set[str]) -> bool:
     """Whether a step runs only while the run is undone."""
     for around in (site, *site.holders()):
-        block = around.home
-        if block.block is not None and block.block.purpose == "undo":
-            return True
-        undoing = {one.step.compensate.step for one in block.steps if one.step.compensate is not None}
-        if around.step.id in undoing and around.step.id not in _fallbacks_of(block):
+        block = around.home.block
+        if around.step.id in undoing or (block is not None and block.purpose == "undo"):
             return True
     return False
-
-
-def _fallbacks_of(block: BlockSite) -> set[str]:
-    return {name for site in block.steps for name in named_fallbacks(site.step)}
 
 
 def _undoes_nothing(survey: Survey) -> Iterator[Finding]:

@@ -54,7 +54,7 @@ def _second(site: StepSite, first: StepSite, code: str, message: str, *, severe:
 
 
 def _emptiness(block: BlockSite) -> Iterator[Finding]:
-    if block.steps or block.block is None or block.holder is None or block.holder.broken:
+    if block.steps or block.block is None or block.block.purpose or block.holder is None or block.holder.broken:
         return
     if block.block.where == ("else",) or (block.block.where == ("then",) and block.holder.step.type == "condition"):
         return

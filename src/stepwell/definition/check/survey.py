@@ -21,7 +21,7 @@ class BlockSite:
     """
     A list of steps, where it is written, and the step it lies in (None: the workflow's own, or `on_failure`).
 
-    `steps` are sites in written order; `failure` is true in `on_failure`.
+    `steps` are sites in written order, `indexes` says where which id is; `failure` is true in `on_failure`.
     """
 
     where: Location
@@ -29,6 +29,7 @@ class BlockSite:
     holder: StepSite | None = None
     block: Block | None = None
     steps: list[StepSite] = field(default_factory=list)
+    indexes: dict[str, int] = field(default_factory=dict)
     depth: int = 1
     failure: bool = False
 
@@ -97,6 +98,8 @@ def survey(parsed: Parsed[Workflow]) -> Survey:
 def _block(where: Location, steps: tuple[Step, ...], *, failure: bool = False) -> BlockSite:
     site = BlockSite(where, order_block(steps), failure=failure)
     site.steps = [StepSite(step, (*where, index), site, index) for index, step in enumerate(steps)]
+    for inner in site.steps:
+        site.indexes.setdefault(inner.step.id, inner.index)
     return site
 
 

@@ -38,8 +38,8 @@ class Frame:
     One block, for everything that looks into it.
 
     `before[i]` are the steps before step i; `sure[i]` those that have surely completed if step i runs; `maybe[i]`
-    whether step i may be skipped; `later[i]` those after it that may come back to it or to a step before it, whose last
-    record it may read.
+    whether step i may be skipped; `again[i]`, where step i may return to an earlier one, that one and those between:
+    they may read its last record.
     """
 
     site: BlockSite
@@ -47,7 +47,7 @@ class Frame:
     before: list[int] = field(default_factory=list)
     sure: list[int] = field(default_factory=list)
     maybe: list[bool] = field(default_factory=list)
-    later: dict[int, int] = field(default_factory=dict)
+    again: dict[int, int] = field(default_factory=dict)
 
     @property
     def all(self) -> int:
@@ -62,7 +62,7 @@ class Visible(Mapping[str, StepShape]):
     `guarded` are steps that a condition on the way has asked for; with `done` the step itself has completed.
     """
 
-    __slots__ = ("_before", "_condition", "_frame", "_guarded", "_later", "_outer", "_shapes", "_sure")
+    __slots__ = ("_before", "_condition", "_frame", "_guarded", "_outer", "_own", "_shapes", "_sure")
 
     def __init__(
         self,
@@ -80,14 +80,18 @@ class Visible(Mapping[str, StepShape]):
         own = 1 << step.index if step and done else 0
         self._before = frame.before[step.index] | own if step else frame.all
         self._sure = frame.sure[step.index] | own if step else 0
-        self._later = frame.later.get(step.index, 0) if step else 0
+        self._own = 1 << step.index if step else 0
         condition = step.step.condition if step else None
         self._condition = condition.source if condition else None
         self._guarded = guarded
 
     def __getitem__(self, name: str) -> StepShape:
         found = self._frame.owned.get(name)
-        if found is not None and self._later >> found.index & 1 and found.site.home is self._frame.site:
+        if (
+            found is not None
+            and found.site.home is self._frame.site
+            and self._own & self._frame.again.get(found.index, 0)
+        ):
             return StepShape(self._shapes.of(found.site), name not in self._guarded)
         if found is None or not self._before >> found.index & 1:
             if name in self._shapes.suspects:
@@ -129,8 +133,28 @@ class Shapes:
     def of(self, site: StepSite) -> Schema | None:
         key = id(site)
         if key not in self._known:
-            self._known[key] = None if site.broken else _tolerant(site.step, site.step.shape(self._recipes))
+            self._known[key] = None  # what is asked for again meanwhile is a circle of fallbacks
+            self._known[key] = None if site.broken else self._recovered(site)
         return self._known[key]
+
+    def _recovered(self, site: StepSite) -> Schema | None:
+        """The schema of the output, which may be that of a fallback instead."""
+        shapes = [_tolerant(site.step, site.step.shape(self._recipes)), *map(self.of, _fallbacks(site))]
+        known = [shape for shape in shapes if shape is not None]
+        if len(known) < len(shapes) or (len(known) > 1 and any("$ref" in str(shape) for shape in known)):
+            return None
+        return {"anyOf": known} if len(known) > 1 else known[0]
+
+
+def _fallbacks(site: StepSite) -> Iterator[StepSite]:
+    """The steps whose output may take the place of the step's."""
+    for name in named_fallbacks(site.step):
+        index = site.home.indexes.get(name, site.index)
+        if index != site.index:
+            yield site.home.steps[index]
+    for block in site.blocks:
+        if block.block is not None and block.block.purpose == "fallback":
+            yield from (inner for inner in block.steps if block.order.in_flow[inner.index])
 
 
 def _tolerant(step: Step, shape: Schema | None) -> Schema | None:
@@ -150,7 +174,7 @@ def frames(survey: Survey) -> dict[int, Frame]:
         frame.maybe = _maybe(site)
         frame.sure = _sure(site)
         _see_from_aside(frame)
-        frame.later = _later(frame)
+        frame.again = _seen_again(frame)
         for step in site.steps:
             frame.owned.setdefault(step.step.id, Owned(step, step.index, optional=False))
             for block in step.blocks:
@@ -190,31 +214,34 @@ def _see_from_aside(frame: Frame) -> None:
 
 def _namers(site: BlockSite) -> dict[int, list[tuple[int, bool]]]:
     """For each step that is kept aside the steps that name it, and whether for undoing them."""
-    indexes = {step.step.id: step.index for step in site.steps}
     found: dict[int, list[tuple[int, bool]]] = {}
     for step in site.steps:
         fallbacks = named_fallbacks(step.step)
         for at, name in enumerate(named_aside(step.step)):
-            if name in indexes:
-                found.setdefault(indexes[name], []).append((step.index, at >= len(fallbacks)))
+            if name in site.indexes:
+                found.setdefault(site.indexes[name], []).append((step.index, at >= len(fallbacks)))
     return found
 
 
-def _later(frame: Frame) -> dict[int, int]:
-    """The steps that return to an earlier one, as seen from there and from the steps between."""
+def _seen_again(frame: Frame) -> dict[int, int]:
+    """For each step that may return to an earlier one that one and the steps between, as bits."""
     found: dict[int, int] = {}
-    indexes = {step.step.id: step.index for step in frame.site.steps}
+    after: dict[int, int] = {}
     for step in frame.site.steps:
         for _, target in returns(step.step):
-            start = indexes.get(target)
-            before = frame.before[step.index]
-            if start is None or not before >> start & 1:
-                continue
-            for index in range(len(frame.site.steps)):
-                between = before >> index & 1 and (index == start or frame.before[index] >> start & 1)
-                if between:
-                    found[index] = found.get(index, 0) | 1 << step.index
+            start = frame.site.indexes.get(target)
+            if start is not None and frame.before[step.index] >> start & 1:
+                if start not in after:
+                    after[start] = _after(frame, start)
+                found[step.index] = found.get(step.index, 0) | frame.before[step.index] & after[start]
     return found
+
+
+def _after(frame: Frame, start: int) -> int:
+    """A step and all that come after it, as bits."""
+    if frame.site.order.sequence:
+        return frame.all >> start << start
+    return sum(1 << index for index, before in enumerate(frame.before) if index == start or before >> start & 1)
 
 
 def _maybe(site: BlockSite) -> list[bool]:
