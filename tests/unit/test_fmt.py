@@ -435,6 +435,7 @@ _LAYOUTS = {
     "root words beside defaults": "workflow: w\nretry_policy:  # why\n  max_retries: 1  # one\ndefaults:\n  timeout_ms: 5\ndefault_error_strategy: continue\nsteps: [{id: a, type: set, values: {}}]\n",
     "root words by brackets beside defaults": "workflow: w\nretry_policy: {max_retries: 1}\ndefaults: {timeout_ms: 5}\nsteps: [{id: a, type: set, values: {}}]\n",
     "a rule with steps": "workflow: w\nsteps:\n- id: a\n  type: tool_call\n  tool: t\n  on_error:\n    strategy: fallback\n    steps:\n    - {stepId: b, type: set, config: {values: {}}}\n",
+    "steps that undo, verify and stand in": "workflow: w\ndefault_error_strategy:\n  strategy: fallback\n  steps:\n  - {stepId: z, type: set, config: {values: {}}}  # zero\nsteps:\n- {stepId: x, type: set, config: {values: {}}}\n- id: a\n  dependsOn: [x]\n  type: tool_call\n  tool: t\n  verify:  # why\n    steps:\n    - {stepId: b, type: tool_call, config: {tool: find}}  # one\n    tookEffect: step.b.found\n  compensate:\n    steps:\n    - stepId: c  # two\n      type: toolCall\n      config: {tool: cancel}\n  on_error:\n  - {errors: [timeout], strategy: fallback, steps: [{stepId: d, type: set, config: {values: {}}}]}\n  - goto: x\n    maxRounds: 2  # three\n",
     "tabs between": "workflow:\tw\nsteps:\n- stepId:\ta\t# x\n  type:\tset\n  config:\n    values:\t{}\n",
 }  # fmt: skip
 
@@ -446,5 +447,15 @@ def test_every_layout_is_rewritten_and_keeps_its_comments(name):
     assert data(found) == data(text)
     assert fmt(found) == found
     assert comments(found) == comments(text)
-    for word in ("stepId", "config", "workflowId", "inputMapping", "humanApproval", "retry_policy", "max_retries"):
+    for word in (
+        "stepId",
+        "config",
+        "workflowId",
+        "inputMapping",
+        "humanApproval",
+        "retry_policy",
+        "max_retries",
+        "tookEffect",
+        "maxRounds",
+    ):
         assert word not in found

@@ -94,6 +94,66 @@ def test_steps_kept_for_fallback_are_drawn_beside_the_flow() -> None:
     assert "line dash" in svg(drawn)
 
 
+RECOVERING = """\
+workflow: trip
+defaults:
+  on_error: {errors: [rate_limit], strategy: fallback, steps: [{id: cheaper, type: set, values: {}}]}
+steps:
+- id: hotel
+  type: tool_call
+  tool: book
+  verify: {steps: [{id: look, type: tool_call, tool: find}], took_effect: step.look.found}
+  compensate: {steps: [{id: cancel, type: tool_call, tool: cancel}]}
+  on_error: {errors: [timeout, refused], strategy: fallback, steps: [{id: other, type: tool_call, tool: book}]}
+- id: each
+  type: loop
+  over: workflow_input.guests
+  compensate: {step: undo}
+  on_error: {strategy: fallback, when: error.count > 1, steps: [{id: tell, type: handoff, to: x, message: y}]}
+  steps: [{id: letter, type: set, values: {}}]
+- {id: undo, type: set, values: {}}
+- {id: check, type: tool_call, tool: check, on_error: {goto: hotel}}
+"""
+RECOVERING_TREE = """\
+trip
+├─ hotel         tool_call book
+│  ├─ when it fails with timeout or refused:
+│  │  └─ other   tool_call book
+│  ├─ to undo it:
+│  │  └─ cancel  tool_call cancel
+│  └─ to verify it:
+│     └─ look    tool_call find
+├─ each          ⟳ loop over workflow_input.guests
+│  ├─ letter     set
+│  └─ when it fails and error.count > 1:
+│     └─ tell    handoff
+├─ undo          set  kept for each
+└─ check         tool_call check  may go back to hotel
+
+when any step fails with rate_limit:
+└─ cheaper       set
+"""
+
+
+def test_what_recovers_from_a_failure_is_drawn_inside_its_step_and_says_when_it_runs() -> None:
+    found = picture(RECOVERING)
+    assert tree(found) == RECOVERING_TREE
+    text = mermaid(found)
+    lines = [line.strip() for line in text.splitlines()]
+    names = {match[2]: match[1] for match in re.finditer(r'(n\d+)[(\[{]*"([^"<]*)', text)}
+    for start, kind, end in (
+        ("hotel", "fallback", "when it fails with timeout or refused"),
+        ("hotel", "undo", "to undo it"),
+        ("hotel", "verify", "to verify it"),
+        ("each", "undo", "undo"),
+        ("check", "back", "hotel"),
+    ):
+        assert f"{names[start]} -. {kind} .-> {names[end]}" in lines
+    shown = ET.fromstring(svg(found))
+    texts = {element.text for element in shown.iter() if element.tag.endswith("}text")}
+    assert {"to undo it", "to verify it", "other", "cancel", "look", "cheaper", "may go back to hotel"} <= texts
+
+
 def test_the_flowchart_nests_containers_and_joins_what_depends_on_what() -> None:
     text = mermaid(picture())
     lines = [line.strip() for line in text.splitlines()]

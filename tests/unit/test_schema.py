@@ -79,14 +79,22 @@ RIGHT = [
     "- {id: a, type: tool_call, tool: t, on_error: continue}",
     "- {id: a, type: tool_call, tool: t, on_error: {strategy: continue, default: {x: 1}, errors: [timeout]}}",
     "- {id: a, type: tool_call, tool: t, on_error: [fail, {strategy: fail, when: error.kind == 'x'}]}",
+    "- {id: a, type: tool_call, tool: t, on_error: [{goto: b, max_rounds: 2}, {fallback: c}]}",
+    "- {id: a, type: tool_call, tool: t, on_error: {strategy: fallback, steps: [{id: b, type: set, values: {}}]}}",
+    "- {id: a, type: tool_call, tool: t, compensate: {steps: [{id: b, type: set, values: {}}]}}",
+    "- {id: a, type: tool_call, tool: t, compensate: {step: c}}",
+    "- {id: a, type: tool_call, tool: t, verify: {steps: [{id: b, type: tool_call, tool: u}], took_effect: true}}",
+    "- {id: a, type: tool_call, tool: t, verify: {steps: [{id: b, type: wait, for: 1}], took_effect: call.key == ''}}",
     "- {id: a, type: approval, title: x, require: any, approvers: {users: ['{{workflow_input.x}}']}, expires_in: 7d}",
 ]
 
 
 @pytest.mark.parametrize("text", RIGHT)
 def test_what_the_loader_takes_in_canonical_words_the_schema_takes(text):
-    load_text(HEAD + text, file="f.yaml", kinds=KINDS)
-    assert problems(data(HEAD + text)) == []
+    tail = "\n- {id: c, type: set, values: {}}\n" if "c}" in text else "\n"
+    text = f"{HEAD}{'- {id: b, type: set, values: {}}' if 'goto' in text else ''}\n{text}{tail}"
+    load_text(text, file="f.yaml", kinds=KINDS)
+    assert problems(data(text)) == []
 
 
 @pytest.mark.parametrize(
@@ -104,6 +112,14 @@ def test_what_the_loader_takes_in_canonical_words_the_schema_takes(text):
         "- {id: a, type: tool_call, tool: t, retry: {max_attempts: 0}}",
         "- {id: a, type: tool_call, tool: t, on_error: ignore}",
         "- {id: a, type: tool_call, tool: t, on_error: {default: 1}}",
+        "- {id: a, type: tool_call, tool: t, on_error: fallback}",
+        "- {id: a, type: tool_call, tool: t, on_error: {fallback: 5}}",
+        "- {id: a, type: tool_call, tool: t, on_error: {strategy: fallback, steps: [{id: b, type: set}]}}",
+        "- {id: a, type: tool_call, tool: t, compensate: undo}",
+        "- {id: a, type: tool_call, tool: t, compensate: {step: b, steps: [{id: c, type: set, values: {}}]}}",
+        "- {id: a, type: tool_call, tool: t, compensate: {steps: []}}",
+        "- {id: a, type: tool_call, tool: t, verify: {steps: [{id: b, type: set, values: {}}]}}",
+        "- {id: a, type: tool_call, tool: t, verify: {steps: [], took_effect: 1 == 1}}",
         "- {id: a, type: approval, on_expire: maybe}",
     ],
 )

@@ -100,28 +100,29 @@ def _encodable(text: str) -> str:
 def tree(picture: Picture, columns: int = 0) -> str:
     """The picture as a tree of box characters, one line for each step; cut to `columns` (0: never)."""
     rows = [*_rows(picture.steps, "")]
-    if picture.on_failure is not None:
-        rows += [("", ""), (f"{visible(picture.on_failure.label)}:", ""), *_rows(picture.on_failure, "")]
+    for part in picture.others:
+        rows += [("", ""), (f"{visible(part.label)}:", ""), *_rows(part, "")]
     room = min(max((width(left) for left, right in rows if right), default=0), _LONGEST)
     head = visible(picture.title) + (f"  ({picture.id})" if picture.title != picture.id else "")
     lines = [head, *(f"{pad(left, room)}  {right}".rstrip() if right else left for left, right in rows)]
     return "".join(f"{cut(line, columns) if columns else line}\n" for line in lines)
 
 
-def _rows(part: Part, indent: str) -> Iterator[tuple[str, str]]:
-    """Lines of the tree: what stands in it, and what is said of it."""
+def _rows(part: Part, indent: str, *, ends: bool = True) -> Iterator[tuple[str, str]]:
+    """Lines of the tree: what stands in it, and what is said of it; unless it `ends`, more follows on its level."""
     for at, step in enumerate(part.steps):
-        last = at == len(part.steps) - 1
+        last = ends and at == len(part.steps) - 1
         yield f"{indent}{'└─' if last else '├─'} {visible(step.name or step.id)}", _told(step)
         yield from _inside(step, indent + ("   " if last else "│  "))
 
 
 def _inside(step: Drawn, indent: str) -> Iterator[tuple[str, str]]:
-    if len(step.parts) == 1 and not step.parts[0].label:
-        yield from _rows(step.parts[0], indent)
-        return
-    for at, part in enumerate(step.parts):
-        last = at == len(step.parts) - 1
+    parts = (*step.parts, *step.recovery)
+    for at, part in enumerate(parts):
+        last = at == len(parts) - 1
+        if not part.label and len(step.parts) == 1:
+            yield from _rows(part, indent, ends=last)
+            continue
         empty = "" if part.steps else " (nothing)"
         yield f"{indent}{'└─' if last else '├─'} {visible(part.label)}{empty}" + (":" if part.steps else ""), ""
         yield from _rows(part, indent + ("   " if last else "│  "))
@@ -135,6 +136,8 @@ def _told(step: Drawn) -> str:
         facts.append(f"← {', '.join(step.after)}")
     if step.condition:
         facts.append(f"if {visible(step.condition)}")
+    if step.back:
+        facts.append(f"may go back to {', '.join(step.back)}")
     if step.aside:
         facts.append(f"kept for {step.aside}")
     return "  ".join(facts)

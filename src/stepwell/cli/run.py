@@ -140,14 +140,19 @@ def _plan(loaded: LoadedWorkflow, *, as_json: bool) -> int:
     from stepwell.definition.step import walk
 
     depths: dict[str, int] = {}
+    only: dict[str, str] = {}
     rows = []
     for step in walk(loaded.workflow.steps):
         depth = depths.setdefault(step.id, 0)
-        for block in step.blocks():
+        for block in step.all_blocks():
             depths.update({inner.id: depth + 1 for inner in block.steps})
+            if block.purpose:
+                only.update({inner.id: f"only for {block.purpose} of {step.id}" for inner in block.steps})
         when = f"if {step.condition.source}" if step.condition is not None else ""
         after = "" if step.depends_on is None else f"after {', '.join(step.depends_on) or 'nothing'}"
-        rows.append((step.id, step.type, depth, ", ".join(part for part in (after, when) if part)))
+        rows.append(
+            (step.id, step.type, depth, ", ".join(part for part in (only.get(step.id, ""), after, when) if part))
+        )
     if as_json:
         steps = [{"id": step, "type": kind, "depth": depth, "order": note} for step, kind, depth, note in rows]
         click.echo(json_text({"run": None, "event": "plan", "status": "checked", "steps": steps}))

@@ -14,12 +14,10 @@ from pydantic.json_schema import models_json_schema
 from stepwell.definition.fields import Expression
 from stepwell.definition.policy import RetryPolicy
 from stepwell.definition.recipe import RecipeDefinition
-from stepwell.definition.step import ErrorRule, Step
+from stepwell.definition.step import Compensation, ErrorRule, Step, Verification
 from stepwell.definition.workflow import Workflow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from stepwell.definition.step import Kinds
 
 Json: TypeAlias = Any
@@ -28,7 +26,8 @@ Schema: TypeAlias = dict[str, Json]
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _STEP = Step.__name__
 _RULES = "on_error"
-_STRATEGIES = ("fail", "continue", "fallback", "compensate", "suspend")
+_WORDS = ("fail", "continue", "compensate", "suspend")
+"""Strategies that need nothing more said."""
 _SAID = {
     "id": "Unique in the whole workflow; others refer to the step by it.",
     "type": "The kind of step.",
@@ -39,7 +38,16 @@ _SAID = {
     "join": "When the step runs although dependencies were skipped or failed.",
     "condition": "A boolean expression; false skips the step.",
     "on_error": "What happens once attempts are spent: a strategy, a rule, or a list of rules.",
-    "compensate": "Steps that undo this one, or the step that does.",
+    "compensate": "Steps that undo this one once it has completed, or the step that does.",
+    "verify": "Steps that find out whether a call took effect whose answer was lost.",
+    "took_effect": "A boolean expression over the steps of `verify`: whether the call took effect.",
+    "idempotent": "Whether it may be called again when nobody knows whether the first call took effect.",
+    "strategy": "What happens.",
+    "errors": "Kinds of errors that the rule is for; all of them where it is left out.",
+    "default": "The output of the step that failed and goes on; null where it is left out.",
+    "step": "A step of the same block, which is then kept out of the flow.",
+    "goto": "An earlier step of the same block to return to.",
+    "max_rounds": "How often it returns at most.",
     "timeout": "A duration, 30s or PT5M or seconds: of one attempt, on containers of their active time.",
     "retry": "How often it is tried again, and when.",
     "output_schema": "JSON Schema of the output.",
@@ -58,14 +66,15 @@ _SAID = {
 def workflow_schema(kinds: Kinds) -> Schema:
     """The schema of a workflow whose steps are of these kinds."""
     steps: list[type[Step]] = [kind for name in kinds.names() if (kind := kinds.get(name)) is not None]
-    definitions = _definitions([Workflow, ErrorRule, RetryPolicy, *steps])
+    definitions = _definitions([Workflow, ErrorRule, Compensation, Verification, RetryPolicy, *steps])
     definitions[_STEP] = _step(definitions, steps)
     definitions[_RULES] = _rules()
-    rule = definitions[ErrorRule.__name__]
-    rule["properties"]["fallback"] = {"type": "string", "description": "Short for strategy: fallback with this step."}
-    rule["properties"]["steps"]["items"] = {"$ref": f"#/$defs/{_STEP}"}
+    rule, undo = definitions[ErrorRule.__name__], definitions[Compensation.__name__]
+    rule["properties"]["fallback"] = rule["properties"]["step"] | {"description": "Short for strategy: fallback, step."}
     rule["required"] = []
     rule["anyOf"] = [{"required": [word]} for word in ("strategy", "goto", "fallback")]
+    undo["oneOf"] = [{"required": [word]} for word in ("steps", "step")]
+    undo["properties"]["steps"] = {**undo["properties"]["steps"], "minItems": 1}
     whole = definitions.pop(Workflow.__name__)
     return {"$schema": DRAFT, "title": "Workflow of Stepwell", **_untitled(whole), "$defs": definitions}
 
@@ -119,8 +128,6 @@ def _corrected(schema: Schema, model: type[BaseModel]) -> None:
         said = schema["properties"][word]
         if word == "on_error":
             schema["properties"][word] = {"$ref": f"#/$defs/{_RULES}", "description": _SAID[word]}
-        elif word == "compensate":
-            said["anyOf"] = [{"type": "null"}, *_undoing()]
         elif word == "for" or _holds_expression(field.annotation):
             more = "number" if word == "for" else "boolean"
             choices = said.pop("anyOf", None) or [{"type": said.pop("type", "string")}]
@@ -134,12 +141,6 @@ def _holds_expression(annotation: Json) -> bool:
     from typing import get_args
 
     return annotation is Expression or Expression in get_args(annotation)
-
-
-def _undoing() -> Iterator[Schema]:
-    steps = {"type": "array", "items": {"$ref": f"#/$defs/{_STEP}"}}
-    yield {"type": "object", "properties": {"steps": steps}, "required": ["steps"]}
-    yield {"type": "object", "properties": {"step": {"type": "string"}}, "required": ["step"]}
 
 
 def _step(definitions: dict[str, Schema], kinds: list[type[Step]]) -> Schema:
@@ -159,7 +160,7 @@ def _step(definitions: dict[str, Schema], kinds: list[type[Step]]) -> Schema:
 
 
 def _rules() -> Schema:
-    rule = {"anyOf": [{"enum": [*_STRATEGIES]}, {"$ref": f"#/$defs/{ErrorRule.__name__}"}]}
+    rule = {"anyOf": [{"enum": [*_WORDS]}, {"$ref": f"#/$defs/{ErrorRule.__name__}"}]}
     return {"anyOf": [*rule["anyOf"], {"type": "array", "items": rule}, {"type": "null"}]}
 
 

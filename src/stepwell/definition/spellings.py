@@ -106,6 +106,8 @@ class _Translation:
                 inner[inside] = node
         if "retry" in inner:
             inner["retry"] = self._retry(inner["retry"])
+        if "on_error" in inner:
+            inner["on_error"] = self._rules(inner["on_error"])
         if self.second:
             inner.setdefault("timeout", root.holding(30))
             inner.setdefault("retry", _node(_SECOND_RETRY, root))
@@ -222,9 +224,9 @@ class _Translation:
                 found["compensate"] = step
         if (rules := found.get("on_error")) is not None:
             found["on_error"] = self._rules(rules)
-        if (compensate := found.get("compensate")) and "steps" in compensate.mapping:
-            inner = compensate.mapping
-            found["compensate"] = compensate.holding(inner | {"steps": self._steps(inner["steps"])})
+        for word in ("compensate", "verify"):
+            if word in found:
+                found[word] = self._holding_steps(found[word], {})
 
     def _fallback(self, found: dict[str, Node], step: Node) -> None:
         rule = found.get("on_error")
@@ -241,9 +243,14 @@ class _Translation:
     def _rules(self, node: Node) -> Node:
         if isinstance(node.value, list):
             return node.holding([self._rules(rule) for rule in node.items])
-        if "steps" in node.mapping:
-            return node.holding(node.mapping | {"steps": self._steps(node.mapping["steps"])})
-        return node
+        return self._holding_steps(node, {"error_strategy": "strategy"})
+
+    def _holding_steps(self, node: Node, words: dict[str, str]) -> Node:
+        """A part of a step that may hold steps of its own."""
+        if not isinstance(node.value, dict):
+            return node
+        found = self._renamed(node, words)
+        return node.holding(found | {"steps": self._steps(found["steps"])} if "steps" in found else found)
 
     def _retry(self, node: Node) -> Node:
         if not isinstance(node.value, dict):

@@ -46,7 +46,7 @@ def _rules(rules: Sequence[ErrorRule], where: Location, site: StepSite | None) -
     for index, rule in enumerate(rules):
         here = (*where, index)
         yield from unknown_kinds(rule.errors, (*here, "errors"))
-        yield from _rule(rule, here)
+        yield from _rule(rule, here, "add step: its-id" if site is not None else "add steps: [...]")
         if site is None:
             yield from _for_every_step(rule, here)
         if rule.errors and taken.issuperset(rule.errors):
@@ -60,16 +60,16 @@ def _rules(rules: Sequence[ErrorRule], where: Location, site: StepSite | None) -
             taken.update(rule.errors)
 
 
-def _rule(rule: ErrorRule, where: Location) -> Iterator[Finding]:
+def _rule(rule: ErrorRule, where: Location, hint: str) -> Iterator[Finding]:
     """A rule says all that its strategy needs, and nothing that belongs to another one."""
     said = rule.model_fields_set
     for word, strategy in _BELONGS.items():
         if word in said and rule.strategy != strategy:
             message = f"`{word}` means nothing under strategy: {rule.strategy}"
-            hint = f"write strategy: {strategy}, or remove `{word}`"
-            yield Finding("policy", message, (*where, word), hint, "error" if strategy == "fallback" else "warning")
+            mend = f"write strategy: {strategy}, or remove `{word}`"
+            yield Finding("policy", message, (*where, word), mend, "error" if strategy == "fallback" else "warning")
     if rule.strategy == "fallback" and rule.step is None and not rule.steps:
-        yield Finding("policy", "a fallback names `step`, or holds `steps`", where, "add step: its-id")
+        yield Finding("policy", "a fallback names `step`, or holds `steps`", where, hint)
     elif rule.strategy == "fallback" and rule.step is not None and "steps" in said:
         yield Finding("policy", "a fallback has either `step` or `steps`", (*where, "step"), "keep one of them")
     elif rule.strategy == "goto" and rule.goto is None:

@@ -14,6 +14,7 @@ _SPECIAL = re.compile(
     r"""["#&;<>`*~\\{}\[\]|@$]|(?<![^\W_])_|_(?![^\W_])|^[-+]|(?<=^\d)[.)]|(?<=^\d\d)[.)]|:(?=//|fa)"""
 )
 _ARROWS = {"follows": "-->", "fallback": "-. fallback .->", "compensates": "-. undo .->"}
+_RECOVERY = {"fallback": "-. fallback .->", "undo": "-. undo .->", "verify": "-. verify .->"}
 _SHAPES = {
     "approval": ('(["', '"])', "person"),
     "wait": ('{{"', '"}}', "waits"),
@@ -47,14 +48,14 @@ class _Writer:
 
     def lines(self, picture: Picture) -> Iterator[str]:
         yield "flowchart TD"
-        if picture.on_failure is None:
+        if not picture.others:
             yield from self._part(picture.steps, "  ")
             return
-        for title, part in (("steps", picture.steps), (picture.on_failure.label, picture.on_failure)):
+        for title, part in (("steps", picture.steps), *((part.label, part) for part in picture.others)):
             yield from self._subgraph(title, part, "  ")
 
-    def _subgraph(self, title: str, part: Part, indent: str) -> Iterator[str]:
-        yield f'{indent}subgraph {self._name()}["{escaped(title)}"]'
+    def _subgraph(self, title: str, part: Part, indent: str, name: str = "") -> Iterator[str]:
+        yield f'{indent}subgraph {name or self._name()}["{escaped(title)}"]'
         yield from self._part(part, indent + "  ")
         yield f"{indent}end"
 
@@ -67,6 +68,15 @@ class _Writer:
             yield from self._step(step, names[-1], indent)
         for edge in part.edges:
             yield f"{indent}{names[edge.start]} {_ARROWS[edge.kind]} {names[edge.end]}"
+        ids = {step.id: name for step, name in zip(part.steps, names, strict=True)}
+        for step, name in zip(part.steps, names, strict=True):
+            for target in step.back:
+                if target in ids:
+                    yield f"{indent}{name} -. back .-> {ids[target]}"
+            for inner in step.recovery:
+                beside = self._name()
+                yield from self._subgraph(inner.label, inner, indent, beside)
+                yield f"{indent}{name} {_RECOVERY[inner.purpose]} {beside}"
 
     def _step(self, step: Drawn, name: str, indent: str) -> Iterator[str]:
         label = "<br>".join(escaped(line) for line in _texts(step))

@@ -1,8 +1,8 @@
 """
 What a picture of a workflow shows: boxes, boxes inside boxes, and what follows what.
 
-The law of the file: it walks a definition through `blocks()` and `texts()` alone, so that a new kind of step is drawn
-without a change here.
+The law of the file: it walks a definition through `blocks()`, `recovery()` and `texts()` alone, so that a new kind of
+step is drawn without a change here.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from stepwell.definition.fields import Value
-from stepwell.definition.graph import kept_aside, named_aside, order_block
+from stepwell.definition.graph import kept_aside, named_aside, named_fallbacks, order_block, returns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepwell.definition.step import Block, Step
+    from stepwell.definition.step import Block, ErrorRule, Purpose, Step
     from stepwell.definition.workflow import Workflow
 
 EdgeKind: TypeAlias = Literal["follows", "fallback", "compensates"]
@@ -42,12 +42,13 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A block of steps. `label` says when it runs (a branch, a case), empty for an only block."""
+    """A block of steps. `label` says when it runs (a branch, a case, a fallback), empty for an only block."""
 
     label: str
     steps: tuple[Drawn, ...]
     edges: tuple[Edge, ...]
     sequence: bool = True
+    purpose: Purpose = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ class Drawn:
     A step as it is drawn; every text is one line without characters that steer or hide.
 
     `detail` is what it calls or goes over; `condition` when it runs; `aside` which step keeps it for fallback or
-    compensation; `after` the ids of the steps it depends on, where its block is a graph.
+    compensation; `after` the ids of the steps it depends on, where its block is a graph; `back` those of earlier steps
+    that it may return to; `recovery` what runs when it fails, is undone or must be verified.
     """
 
     id: str
@@ -67,26 +69,39 @@ class Drawn:
     aside: str = ""
     after: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
+    back: tuple[str, ...] = ()
+    recovery: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A workflow: its title, its steps, and the steps that run once it has failed."""
+    """A workflow: its title, its steps, those that run once it has failed, and those that stand in for any step."""
 
     title: str
     id: str
     steps: Part
     on_failure: Part | None = None
+    fallbacks: tuple[Part, ...] = ()
+
+    @property
+    def others(self) -> tuple[Part, ...]:
+        """What lies beside the steps."""
+        return (*([self.on_failure] if self.on_failure is not None else []), *self.fallbacks)
 
 
 def picture_of(workflow: Workflow) -> Picture:
     """What is to be drawn of a checked workflow."""
     failing = workflow.on_failure.steps if workflow.on_failure else ()
+    rules = workflow.defaults.on_error or ()
     return Picture(
         one_line(workflow.name or workflow.workflow),
         workflow.workflow,
         _part("", workflow.steps),
         _part("once the run has failed", failing) if failing else None,
+        tuple(
+            _part(_when(rules[at], "any step fails"), block.steps, "fallback")
+            for at, block in workflow.fallbacks().items()
+        ),
     )
 
 
@@ -95,13 +110,13 @@ def one_line(text: object) -> str:
     return _UNFIT.sub(lambda found: f"\\u{ord(found[0]):04x}", " ".join(str(text).split()))
 
 
-def _part(label: str, steps: Sequence[Step]) -> Part:
+def _part(label: str, steps: Sequence[Step], purpose: Purpose = "") -> Part:
     order = order_block(steps)
     aside = kept_aside(steps)
     index_of = {step.id: index for index, step in enumerate(steps)}
     edges = [Edge(dep, index) for index, deps in enumerate(order.deps) for dep in deps]
     for index, step in enumerate(steps):
-        fallbacks = {rule.step for rule in step.on_error or () if rule.strategy == "fallback"}
+        fallbacks = named_fallbacks(step)
         for name in dict.fromkeys(named_aside(step)):
             if name in index_of:
                 kind: EdgeKind = "fallback" if name in fallbacks else "compensates"
@@ -110,7 +125,7 @@ def _part(label: str, steps: Sequence[Step]) -> Part:
     for index, step in enumerate(steps):
         after = () if order.sequence else tuple(steps[dep].id for dep in order.deps[index])
         drawn.append(_drawn(step, aside.get(step.id, ""), after))
-    return Part(label, tuple(drawn), tuple(edges), order.sequence)
+    return Part(label, tuple(drawn), tuple(edges), order.sequence, purpose)
 
 
 def _drawn(step: Step, aside: str, after: tuple[str, ...]) -> Drawn:
@@ -124,7 +139,21 @@ def _drawn(step: Step, aside: str, after: tuple[str, ...]) -> Drawn:
         aside=aside,
         after=after,
         parts=tuple(_part(_label(step, block), block.steps) for block in blocks if block.steps or len(blocks) <= 2),
+        back=tuple(dict.fromkeys(target for _, target in returns(step))),
+        recovery=tuple(_part(_recovers(step, block), block.steps, block.purpose) for block in step.recovery()),
     )
+
+
+def _recovers(step: Step, block: Block) -> str:
+    """When the steps of a block run that is no part of what the step does."""
+    if block.purpose == "fallback":
+        return _when((step.on_error or ())[int(block.where[1])], "it fails")
+    return "to undo it" if block.purpose == "undo" else "to verify it"
+
+
+def _when(rule: ErrorRule, failed: str) -> str:
+    kinds = f" with {' or '.join(rule.errors)}" if rule.errors else ""
+    return one_line(f"when {failed}{kinds}" + (f" and {rule.when.source}" if rule.when is not None else ""))
 
 
 def _label(step: Step, block: Block) -> str:

@@ -76,7 +76,7 @@ class _Area:
 
 def svg(picture: Picture) -> str:
     """The whole file. Raises TooLarge."""
-    areas = [_area(part) for part in (picture.steps, picture.on_failure) if part is not None]
+    areas = [_area(part) for part in (picture.steps, *picture.others)]
     room = max(_WIDEST, *(area.width for area in areas))
     inner, width, height = _rows(areas, room, _PAD * 2, 58.0)
     width = max(width, _columns(picture.title) * 10 + 4 * _PAD)
@@ -116,9 +116,10 @@ def _box(step: Drawn) -> _Box:
     lines = [*_lines(step)]
     width = max(_columns(text) * (_COLUMN if look == "b" else _SMALL) for text, look in lines) + 2 * _PAD
     height = len(lines) * _LINE + 14
-    if not step.parts:
+    parts = (*step.parts, *step.recovery)
+    if not parts:
         return _Box(step, max(width, 110.0), height)
-    areas, inner, bottom = _rows([_area(part) for part in step.parts], _WIDEST, _PAD, height)
+    areas, inner, bottom = _rows([_area(part) for part in parts], _WIDEST, _PAD, height)
     shift = max(0.0, width - inner) / 2
     return _Box(step, max(width, inner), bottom, [(left + shift, top, area) for left, top, area in areas])
 
@@ -144,6 +145,8 @@ def _texts(step: Drawn) -> Iterator[tuple[str, bool]]:
     yield f"{_MARKS.get(step.type, '')}{step.type}" + (f" {step.detail}" if step.detail else ""), False
     if step.condition:
         yield f"if {step.condition}", False
+    if step.back:
+        yield f"may go back to {', '.join(step.back)}", False
     if step.aside:
         yield f"kept for {step.aside}", False
 
