@@ -205,3 +205,39 @@ def test_a_definition_with_many_ways_back_and_aside_is_checked_in_linear_time(lo
         )
         rows.append(f'- {{id: f{index}, type: set, values: {{v: "{{{{step.a.x}}}}"}}}}')
     assert loader.problems("\n".join(rows)) == []
+
+
+def test_whoever_sent_a_step_back_is_seen_by_the_steps_in_between_wherever_they_nest(loader):
+    steps = """
+- {id: z, type: set, values: {}, depends_on: []}
+- {id: draft, type: tool_call, tool: t, depends_on: [], arguments: {c: "{{step.check?.v ?? 0}}"}, on_error: {fallback: f}}
+- {id: f, type: set, values: {c: "{{step.check?.v ?? 0}}"}}
+- id: choose
+  type: condition
+  depends_on: [draft]
+  when: (step.check?.v ?? 0) > 1
+  then: [{id: inner, type: set, values: {c: "{{steps.check?.error?.message ?? ''}}"}}]
+- {id: beside, type: set, values: {c: "{{step.check?.v ?? 0}}"}, depends_on: [z]}
+- {id: check, type: approval, depends_on: [choose, beside], on_error: {goto: draft, max_rounds: 2}}
+- {id: after, type: set, values: {c: "{{step.check.by}}"}, depends_on: [check]}
+"""
+    assert [line.split("\n")[0] for line in loader.steps(steps)] == [
+        "f.yaml:12:47: error[order] step 'check' does not run before this one"
+    ]
+
+
+def test_rules_for_every_step_see_the_input_and_the_error_alone(loader):
+    text = """
+workflow: w
+defaults:
+  retry: {when: result.x == error.kind}
+  on_error:
+  - {when: error.kind == workflow_input.x, strategy: continue, default: "{{step.a}} {{error.message}}"}
+  - {when: result.x, strategy: continue, default: "{{loop_item}}"}
+steps: [{id: a, type: set, values: {}}]
+"""
+    assert [line.split("\n")[0] for line in loader.problems(text)] == [
+        "f.yaml:6:81: error[order] step 'a' does not run before this one",
+        "f.yaml:7:12: error[scope] 'result' does not exist here",
+        "f.yaml:7:54: error[scope] 'loop_item' is used outside a loop step",
+    ]

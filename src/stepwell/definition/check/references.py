@@ -10,8 +10,8 @@ from stepwell.definition.check.order_hints import OrderHints
 from stepwell.definition.check.visible import Frame, Shapes, Visible, frames
 from stepwell.definition.fields import Expression, Template, Value
 from stepwell.definition.report import Finding
-from stepwell.definition.step import Location, Recipes, Schema
-from stepwell.definition.texts import Text
+from stepwell.definition.step import Location, Recipes, Schema, Step
+from stepwell.definition.texts import Text, further_roots, texts_in
 from stepwell.definition.visibility import refs_of
 from stepwell.expressions import CheckEnv, ExpressionError, check_expression, check_template
 from stepwell.expressions import Template as CompiledTemplate
@@ -38,13 +38,24 @@ def check_references(survey: Survey, recipes: Recipes) -> Iterator[Finding]:
         for text in site.texts:
             for found in _text(text, site.where, views.env(site, text), lenient=views.lenient):
                 yield _explained(found, hints, site)
+    yield from _defaults(survey, views, hints)
     workflow = survey.workflow
     if isinstance(workflow.output, Value):
         for found in _text(Text(("output",), workflow.output), (), views.end(), lenient=views.lenient):
             yield _explained(found, hints, None)
     if workflow.concurrency is not None and isinstance(workflow.concurrency.key, Template):
-        start = CheckEnv(known=views.known, input=workflow.input or None)
-        yield from _text(Text(("concurrency", "key"), workflow.concurrency.key), (), start, lenient=views.lenient)
+        key = Text(("concurrency", "key"), workflow.concurrency.key)
+        yield from _text(key, (), views.start(), lenient=views.lenient)
+
+
+def _defaults(survey: Survey, views: _Views, hints: OrderHints) -> Iterator[Finding]:
+    """Rules for every step see what every step sees: the input, and the error."""
+    for name in ("on_error", "retry"):
+        for where, value in texts_in(getattr(survey.workflow.defaults, name), (name,), Step):
+            word = next((part for part in reversed(where) if isinstance(part, str)), "")
+            text = Text(where, value, roots=further_roots(name, word), boolean=word == "when")
+            for found in _text(text, ("defaults",), views.start(text.roots), lenient=views.lenient):
+                yield _explained(found, hints, None)
 
 
 def _explained(found: Finding, hints: OrderHints, site: StepSite | None) -> Finding:
@@ -144,6 +155,10 @@ class _Views:
     def _end_of(self, place: _Place) -> Visible:
         """What is seen once all steps of a block have ended."""
         return Visible(place.frame, self._shapes, place.outer, None, place.guarded)
+
+    def start(self, roots: tuple[str, ...] = ()) -> CheckEnv:
+        """What is seen without any step."""
+        return CheckEnv(known=self.known, input=self.workflow.input or None, roots=dict.fromkeys(roots))
 
     def end(self) -> CheckEnv:
         """What the output of the workflow sees."""

@@ -234,6 +234,11 @@ def _seen_again(frame: Frame) -> dict[int, int]:
                 if start not in after:
                     after[start] = _after(frame, start)
                 found[step.index] = found.get(step.index, 0) | frame.before[step.index] & after[start]
+    aside = _namers(frame.site) if found else {}
+    for index, named in aside.items():  # what stands in for a step sees what that one sees
+        for source, mask in found.items():
+            if all(mask >> namer & 1 for namer, _ in named):
+                found[source] = mask | 1 << index
     return found
 
 
