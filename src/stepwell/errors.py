@@ -126,6 +126,8 @@ class StepFailed(StepwellError):
         self.detail = detail
         self.path = ""
         self.order = 0
+        self.suspends = False
+        """Whether a person settles it, whatever `on_error` says."""
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"

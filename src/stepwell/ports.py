@@ -60,6 +60,8 @@ class NewRun:
     """Runs with an equal lane (the workflow and its concurrency key) share `lane_limit` places; "" is no lane."""
     lane_limit: int = 0
     on_limit: Literal["queue", "reject", "cancel_oldest"] = "queue"
+    seed: Sequence[Entry] = ()
+    """Entries of another run that this one begins with: what it uses again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +229,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a pass needs to go on: entries with no settled ancestor, unread messages, waits that are still there."""
+    """What a pass needs to go on: entries with no settled ancestor, unread messages, waits that are still there.
+
+    Of a run that was made to go back (its generation is not 0) all entries are loaded: what had settled may be open.
+    """
 
     run: Run
     entries: Sequence[Entry]
@@ -248,6 +253,20 @@ class Repin:
     before: str
     entry: Entry
     wake: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reopening:
+    """A run that is parked or has ended goes back. `epoch` is that which was looked at.
+
+    `entry` (kind rewound, of the run's next generation) says what is done again; `withdraw` are paths of pending waits
+    that are not waited for any more.
+    """
+
+    epoch: int
+    entry: Entry
+    withdraw: Sequence[str] = ()
+    reason: str = "the run goes back"
 
 
 class RunStore(Protocol):
@@ -380,6 +399,13 @@ class RunStore(Protocol):
 
     async def peek(self, account: str, run_id: str) -> Loaded:
         """What a pass of this run would load if it began now, whoever owns the run. Raises NotFound."""
+
+    async def reopen(self, account: str, run_id: str, back: Reopening, *, notes: Sequence[AuditRecord] = ()) -> Run:
+        """Let a run go back: its entry, the end of waits, the next generation and the wake-up in one transaction.
+
+        Its active time starts anew. Raises NotFound, and Conflict if the run is carried on, has gone on since it was
+        looked at, or has a message that nobody has read.
+        """
 
     async def repin(self, account: str, run_id: str, pin: Repin) -> Run:
         """Give a parked run another definition: the pin, its entry and the wake-up in one transaction.

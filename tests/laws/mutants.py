@@ -86,7 +86,7 @@ def round_from_memory(patch: pytest.MonkeyPatch) -> None:
 
     def init(self: Ledger, *arguments: Any) -> None:
         real(self, *arguments)
-        self.rounds.clear()
+        self.fold.rounds.clear()
 
     patch.setattr(Ledger, "__init__", init)
 

@@ -67,9 +67,10 @@ async def test_a_call_that_may_not_be_repeated_comes_with_its_intent_and_is_in_d
     assert wanted.intent.path == "/t/@1/~start"
     entries = (replace(wanted.intent, order=1),)
     lost = await frontier(replace(asked, entries=entries))
-    assert lost.outcome is not None
-    assert lost.outcome.error is not None
-    assert lost.outcome.error["kind"] == "in_doubt"
+    assert lost.outcome is None
+    assert [(one.path, one.kind, one.request["error"]["kind"]) for one in lost.waits] == [
+        ("/t/!1", "incident", "in_doubt")
+    ]
     done = await frontier(replace(asked, entries=entries, answers={("/t", 1): answer("charged")}))
     assert done.outcome is not None
     assert done.outcome.output == "charged"

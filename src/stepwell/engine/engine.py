@@ -19,21 +19,21 @@ from stepwell.engine.ancestry import deeper
 from stepwell.engine.bundles import Bundles
 from stepwell.engine.deciding import Deciding
 from stepwell.engine.events import Event, Listeners
+from stepwell.engine.fresh import lane_of, new_id
+from stepwell.engine.incidents import Incidents
 from stepwell.engine.people import People, Who
 from stepwell.engine.preflight import Preflight
+from stepwell.engine.reruns import Reruns
 from stepwell.engine.versions import Versions
 from stepwell.engine.worker import Worker
 from stepwell.errors import Conflict, InputError, NotFound, Problem, StepFailed
-from stepwell.expressions import ExpressionError
 from stepwell.interpreter.normalise import normalise
-from stepwell.journal.entry import encode
 from stepwell.journal.view import RunTree, build, called_in
 from stepwell.people.actor import OPERATOR, Actor
 from stepwell.ports import FINAL, Message, NewRun, Run, RunStore, SentEvent, Wait
 
 if TYPE_CHECKING:
     from stepwell.definition.load import LoadedWorkflow
-    from stepwell.definition.workflow import Workflow
     from stepwell.engine.parts import Parts
     from stepwell.engine.runtime import World
     from stepwell.engine.settings import Settings
@@ -86,6 +86,8 @@ class Engine:
         self.people = People(parts.store.people, ACCOUNT)
         self.approvals = Deciding(parts.store, ACCOUNT, self._now)
         self.versions = Versions(parts, self._bundles, self._preflight, world.clock)
+        self.incidents = Incidents(parts.store, self.people, self._now)
+        self.reruns = Reruns(parts.store, self._bundles, self.people, self._now)
 
     def _world_of(self, run: Run) -> World:
         found = self._parts.world_of(run.project)
@@ -143,7 +145,7 @@ class Engine:
             },
             idempotency_key=idempotency_key,
             created=self._now(),
-            **_lane(loaded.workflow, filled),
+            **lane_of(loaded.workflow, filled),
         )
         note = asks.did("run.start", new.id, {"workflow": new.workflow, "version": new.version})
         run, _ = await self._store.create(new, notes=[note])
@@ -288,28 +290,9 @@ def _plain(value: Json) -> Json:
         raise InputError([Problem("error", "input", refused.message, "give plain JSON", "input")]) from None
 
 
-def _lane(workflow: Workflow, value: Json) -> dict[str, Any]:
-    """The lane of a run by its workflow's concurrency key. Raises InputError if the key cannot be worked out."""
-    limits = workflow.concurrency
-    if limits is None:
-        return {}
-    try:
-        key = limits.key.compiled.render({"workflow_input": value})
-    except ExpressionError as error:
-        message = f"the concurrency key cannot be worked out: {error.message}"
-        raise InputError([Problem("error", "concurrency", message, error.hint or "", "input")]) from None
-    text = key if isinstance(key, str) else encode(key).decode()
-    return {"lane": f"{workflow.workflow}\0{text}", "lane_limit": limits.limit, "on_limit": limits.on_limit}
-
-
 def _queues(run: Run) -> bool:
     """Whether the run has not begun because its lane is full."""
     return run.status == "queued" and bool(run.lane) and not run.started
-
-
-def new_id(now: float) -> str:
-    """A run's id: 12 hex digits of milliseconds and 10 of chance. It grows with time; nobody chooses it."""
-    return f"{int(now * 1000):012x}{secrets.token_hex(5)}"
 
 
 @asynccontextmanager

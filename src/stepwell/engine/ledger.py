@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stepwell.journal import path as paths
-from stepwell.journal.entry import Body, Draft, Entry, Outcome, outcome_of
+from stepwell.journal.entry import Body, Draft, Entry, Outcome
+from stepwell.journal.fold import Fold
 from stepwell.ports import Batch
 
 if TYPE_CHECKING:
@@ -31,43 +31,26 @@ class Ledger:
         clock: Callable[[], float],
         monotonic: Callable[[], float],
     ) -> None:
-        self.outcomes: dict[str, Outcome] = {}
-        self.rounds: dict[str, int] = {}
-        self.rewinds: dict[str, int] = {}
-        self.causes: dict[str, tuple[str, str]] = {}
         self.handed: set[str] = set()
         """Paths handed to the store and not acknowledged: after an abort nobody knows here whether they are written."""
         self._lease = lease
         self._run = loaded.run
         self._store = store
         self._told = told
-        self._begun: set[str] = set()
+        self.fold = Fold(loaded.entries, self._fetch)
+        self.outcomes = self.fold.outcomes
+        self.remember = self.fold.remember
+        self.has_begun = self.fold.has_begun
         self._live: set[str] = set()
         self._riders: list[Draft] = []
-        self._active_before = loaded.run.active
+        self._active_before = max(loaded.run.active, self.fold.active)
         self._clock = clock
         self._monotonic = monotonic
         self._since = monotonic()
         self._idle = False
-        for entry in sorted(loaded.entries, key=lambda entry: entry.order):
-            if entry.kind == "cancelled":  # says how something was left, not what came of it
-                continue
-            outcome = outcome_of(entry, self._fetch)
-            self._active_before = max(self._active_before, outcome.active)
-            self.remember(entry.path, outcome)
-            if entry.kind == "rewound":
-                self._rewound(outcome.value)
 
     def _fetch(self, digest: str) -> bytes:
         return self._store.blob_now(self._run.account, digest)
-
-    def remember(self, path: str, outcome: Outcome) -> None:
-        """Take an outcome into account."""
-        self.outcomes[path] = outcome
-        begun = self._begun
-        while path and path not in begun:
-            begun.add(path)
-            path = path.rpartition("/")[0]
 
     def freshen(self, path: str) -> None:
         """Note that something new happens at a path in this pass."""
@@ -78,9 +61,6 @@ class Ledger:
 
     def is_live(self, path: str) -> bool:
         return path in self._live
-
-    def has_begun(self, path: str) -> bool:
-        return path in self._begun
 
     def active(self) -> float:
         """Active seconds of the run so far."""
@@ -148,12 +128,4 @@ class Ledger:
         draft.value({"block": block, "cause": cause, "stale": list(stale)})
         self.ride(failed)
         outcome = await self.record(draft)
-        self._rewound(outcome.value)
-
-    def _rewound(self, said: dict[str, Json]) -> None:
-        """Take account of a rewound entry: rounds are read from the journal, never counted by doing."""
-        bare = paths.bare(said["cause"])
-        self.rewinds[bare] = self.rewinds.get(bare, 0) + 1
-        self.causes[said["block"]] = (bare.rpartition("/")[2], said["cause"])
-        for path in said["stale"]:
-            self.rounds[path] = self.rounds.get(path, 1) + 1
+        self.fold.rewound(outcome.value)

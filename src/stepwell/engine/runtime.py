@@ -22,6 +22,7 @@ from stepwell.engine.waiting import Waiting, parked
 from stepwell.errors import StepFailed
 from stepwell.interpreter.interruption import Abort, RunCancelled, RunTimedOut
 from stepwell.interpreter.runtime import Attempt
+from stepwell.interpreter.undo import to_undo
 from stepwell.journal import path as paths
 from stepwell.journal.entry import Body, Draft, Entry, Outcome
 from stepwell.ports import Batch, Clock, Lease, Loaded, Message, Outgoing, Tools, Wait, WaitKind
@@ -101,6 +102,7 @@ class LiveRuntime:
         self._loop = asyncio.get_running_loop()
         self._ticker: asyncio.TimerHandle | None = None
         self._root: asyncio.Task[Any] | None = asyncio.current_task()
+        self._undoing = self._ledger.outcomes.get(paths.start(paths.UNDO)) is not None
         self._deadline = self._loop.call_later(max(0.0, self.remaining()), self.abort, RunTimedOut())
 
     # ── what is recorded ──
@@ -115,13 +117,25 @@ class LiveRuntime:
         return self._ledger.is_live(path)
 
     def round_of(self, path: str) -> int:
-        return self._ledger.rounds.get(path, 1)
+        return self._ledger.fold.round_of(path)
 
     def rewinds_by(self, cause: str) -> int:
-        return self._ledger.rewinds.get(cause, 0)
+        return self._ledger.fold.rewinds.get(cause, 0)
 
     def cause_of(self, block: str) -> tuple[str, str] | None:
-        return self._ledger.causes.get(block)
+        return self._ledger.fold.causes.get(block)
+
+    def edits_of(self, path: str) -> dict[str, Json]:
+        return self._ledger.fold.edits.get(path, {})
+
+    async def undo_plan(self) -> list[dict[str, Json]]:
+        for message in await self._world.store.inbox(self._lease, self.seen):
+            self.deliver(message)
+        await asyncio.sleep(0)  # a cancel that was acknowledged before counts
+        self._undoing = True
+        await self._world.store.append(self._lease, Batch(self.closing()))
+        entries = await self._world.store.history(self._run.account, self.run_id)
+        return to_undo(entries, lambda digest: self._world.store.blob_now(self._run.account, digest))
 
     async def rewind(self, block: str, cause: str, stale: Sequence[str], failed: Draft) -> None:
         for path in stale:
@@ -159,7 +173,7 @@ class LiveRuntime:
         return self._ledger.active()
 
     def remaining(self) -> float:
-        return self._timeout - self._ledger.active()
+        return math.inf if self._undoing else self._timeout - self._ledger.active()
 
     # ── effects ──
 
@@ -262,7 +276,9 @@ class LiveRuntime:
     # ── ending ──
 
     def abort(self, why: Abort) -> None:
-        """Stop the pass now, for the first reason given."""
+        """Stop the pass now, for the first reason given; a run that is being undone is, to the end."""
+        if self._undoing and isinstance(why, RunCancelled | RunTimedOut):
+            return
         if self.aborted is None:
             self.aborted = why
             self._cut = list(self._flights.aloft.items())

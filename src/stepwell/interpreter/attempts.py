@@ -6,7 +6,7 @@ its last attempt is never tried again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.schemas import problems_of
 from stepwell.errors import StepFailed
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from stepwell.interpreter.scope import Scope
     from stepwell.journal.entry import Outcome
 
+Json: TypeAlias = Any
+
 _ANSWERS = frozenset({"output_invalid", "truncated_output"})
 """Kinds that model steps retry within the same attempts, since the model may answer better next time."""
 
@@ -32,7 +34,7 @@ async def run_attempts(step: Action, scope: Scope) -> Outcome:
     runtime = scope.runtime
     plan = scope.plan
     assert plan is not None
-    effect = step.effect(scope)
+    effect = effect_of(step, scope)
     text = encoded(effect)
     mark = digest(effect, text)
     number = await _resume(scope)
@@ -52,6 +54,23 @@ async def run_attempts(step: Action, scope: Scope) -> Outcome:
         number += 1
 
 
+def effect_of(step: Action, scope: Scope) -> Effect:
+    """What the step wants done, with the arguments that a person gave instead of its own. Raises StepFailed."""
+    effect = step.effect(scope)
+    edits = edits_of(scope)
+    return effect.edited(edits) if edits else effect
+
+
+def edits_of(scope: Scope) -> dict[str, Json]:
+    """What people put in the place of arguments: with the order to do it again, then at each incident."""
+    found = dict(scope.runtime.edits_of(scope.path))
+    number = 1
+    while (settled := scope.runtime.recall(paths.wait(paths.trouble(scope.path, number)))) is not None:
+        found |= settled.value.get("edits") or {} if settled.status == "completed" else {}
+        number += 1
+    return found
+
+
 async def _resume(scope: Scope) -> int:
     """The number of the next attempt, once it is due."""
     number, last = 1, None
@@ -68,6 +87,7 @@ async def _succeed(scope: Scope, attempt: Attempt, text: bytes, mark: str) -> Ou
     draft = Draft(scope.path, "succeeded", body, digest=mark)
     draft.value(attempt.value, attempt.text)
     draft.arguments(text)
+    scope.keep(draft)
     return await scope.runtime.record(draft, outgoing=attempt.outgoing)
 
 

@@ -6,16 +6,20 @@ failed, nothing fresh starts, and what runs is awaited.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from stepwell.errors import NonDeterminism, StepFailed
 from stepwell.expressions import ExpressionError
+from stepwell.interpreter.attempts import effect_of
 from stepwell.interpreter.effect import digest, encoded
 from stepwell.interpreter.interruption import Ended, Rewind
 from stepwell.interpreter.kind import Action, RunnableStep
+from stepwell.interpreter.reasons import explain
 from stepwell.interpreter.recovery import recover
-from stepwell.interpreter.scope import Scope, explain
+from stepwell.interpreter.scope import Scope, ended
 from stepwell.interpreter.settle import Crew, within
+from stepwell.interpreter.trouble import mend
 from stepwell.journal import path as paths
 
 if TYPE_CHECKING:
@@ -91,10 +95,10 @@ async def visit(plan: StepPlan, scope: Scope) -> Outcome:
         path = paths.with_round(paths.bare(path), paths.round_number(path) + 1)
         outcome = await _round(plan, scope, path)
     scope.bind(plan, outcome, path)
+    if outcome.meta and "end" in outcome.meta:
+        raise ended(outcome)
     if outcome.status == "failed" and not outcome.continued:
         raise _failure(outcome)
-    if outcome.meta and (end := outcome.meta.get("end")):
-        raise Ended(end["status"], outcome.value, end["message"], outcome.order)
     return outcome
 
 
@@ -114,6 +118,18 @@ def _failure(outcome: Outcome) -> StepFailed:
 
 
 async def _run(plan: StepPlan, here: Scope) -> Outcome:
+    """Bring a round of a step to its end: troubles that an earlier pass was left with, then attempts, then troubles."""
+    for number in count(1):
+        if here.runtime.recall(paths.start(paths.trouble(here.path, number))) is not None:
+            outcome = await mend(here, number)
+        else:
+            outcome = await _try(plan, here, number)
+        if outcome is not None:
+            return outcome
+    raise AssertionError(here.path)
+
+
+async def _try(plan: StepPlan, here: Scope, number: int) -> Outcome | None:
     step = plan.step
     assert isinstance(step, RunnableStep)
     try:
@@ -127,7 +143,7 @@ async def _run(plan: StepPlan, here: Scope) -> Outcome:
     except StepFailed as problem:
         failure = problem
     try:
-        return await recover(here, failure)
+        return await recover(here, failure, number)
     except ExpressionError as error:
         failure = StepFailed(
             "expression_error", f"on_error: {_located(error)}", retryable=False, detail={"code": error.code}
@@ -158,7 +174,7 @@ def _compare(plan: StepPlan, here: Scope, outcome: Outcome) -> None:
     if not outcome.digest or not isinstance(plan.step, Action):
         return
     try:
-        effect = plan.step.effect(here)
+        effect = effect_of(plan.step, here)
     except ExpressionError as error:
         raise NonDeterminism(here.path, outcome.digest, f"an expression error: {error.message}") from None
     now = digest(effect, encoded(effect))

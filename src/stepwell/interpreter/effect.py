@@ -6,11 +6,13 @@ changes exactly when what would be done changes. Secrets are placeholders here; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import msgspec
+
+from stepwell.errors import StepFailed
 
 Json: TypeAlias = Any
 _encode = msgspec.json.Encoder().encode
@@ -30,6 +32,18 @@ class Effect:
     def again(self) -> bool:
         """Whether it may be performed again when nobody knows whether it was."""
         return self.idempotent
+
+    def edited(self, edits: dict[str, Json]) -> Self:
+        """The same with other arguments. Raises StepFailed (validation_error) for one that it does not have."""
+        unknown = edits.keys() - self.editable()
+        if unknown:
+            names = ", ".join(sorted(self.editable()))
+            raise StepFailed("validation_error", f"no argument {min(unknown)!r} can be edited; there are {names}")
+        return replace(self, **edits)
+
+    def editable(self) -> set[str]:
+        """The names of the arguments that a person may change before it is tried again."""
+        return {one.name for one in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +90,9 @@ class ToolCall(Effect):
 
     def arguments(self) -> Json:
         return self.call
+
+    def edited(self, edits: dict[str, Json]) -> Self:
+        return replace(self, call=self.call | edits)
 
     def again(self) -> bool:
         return self.repeatable

@@ -35,14 +35,21 @@ class Withdrawn(Interruption):
 
 
 class Ended(Interruption):
-    """An `end` step was reached. `order` is its journal position."""
+    """An `end` step was reached, or a failure asks for the whole run to be undone. `order` is its journal position."""
 
     def __init__(self, status: str, output: Json, message: str, order: int) -> None:
         super().__init__(status)
         self.status = status
+        """completed, failed, or compensated: what was done is undone before the run ends."""
         self.output = output
         self.message = message
         self.order = order
+        self.error: dict[str, Json] | None = None
+        """The failure that asks for it."""
+
+    @property
+    def undoes(self) -> bool:
+        return self.status == "compensated"
 
 
 class Rewind(Interruption):
@@ -53,7 +60,7 @@ class Rewind(Interruption):
         self.target = target
         self.cause = cause
         self.failed = failed
-        """The entry of the causing step, recorded together with the rewind."""
+        """The entry of the causing step, recorded together with the rewind; it need not be a failure."""
 
 
 class Abort(Interruption):

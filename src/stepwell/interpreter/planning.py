@@ -18,9 +18,11 @@ from stepwell.interpreter.interruption import Interruption, Pause, Withdrawn
 from stepwell.interpreter.plan import Plan, Wanted, WantedWait
 from stepwell.interpreter.runtime import Attempt
 from stepwell.interpreter.scope import Scope
+from stepwell.interpreter.undo import to_undo
 from stepwell.interpreter.whole import conclude
 from stepwell.journal import path as paths
-from stepwell.journal.entry import Body, Draft, Entry, Outcome, outcome_of
+from stepwell.journal.entry import Body, Draft, Entry, Outcome
+from stepwell.journal.fold import Fold
 
 if TYPE_CHECKING:
     from stepwell.definition.compile import StepPlan
@@ -53,14 +55,11 @@ class PlanningRuntime:
     def __init__(self, known: Known) -> None:
         self.run_id = known.run_id
         self._known = known
-        self._outcomes: dict[str, Outcome] = {}
-        self._begun: set[str] = set()
-        self._rounds: dict[str, int] = {}
-        self._rewinds: dict[str, int] = {}
-        self._causes: dict[str, tuple[str, str]] = {}
+        self._fold = Fold(known.entries, known.fetch)
+        self._outcomes = self._fold.outcomes
         self._derived: list[Entry] = []
-        self._order = max((entry.order for entry in known.entries), default=0)
-        self._active = known.active
+        self._order = self._fold.order
+        self._active = max(known.active, self._fold.active)
         self._tokens = 1
         self._blocked: dict[str, tuple[asyncio.Future[None], Interruption]] = {}
         self._effects: dict[str, Wanted] = {}
@@ -69,14 +68,6 @@ class PlanningRuntime:
         self._asked = 0
         self._closed: dict[str, str] = {}
         self._used: set[str] = set()
-        for entry in sorted(known.entries, key=lambda entry: entry.order):
-            if entry.kind == "cancelled":  # says how something was left, not what came of it
-                continue
-            outcome = outcome_of(entry, known.fetch)
-            self._active = max(self._active, outcome.active)
-            self._remember(entry.path, outcome)
-            if entry.kind == "rewound":
-                self._rewound(outcome.value)
 
     def plan(self, outcome: Conclusion | None) -> Plan:
         """What the pass has come to."""
@@ -86,17 +77,11 @@ class PlanningRuntime:
 
     # ── what is recorded ──
 
-    def _remember(self, path: str, outcome: Outcome) -> None:
-        self._outcomes[path] = outcome
-        while path and path not in self._begun:
-            self._begun.add(path)
-            path = paths.parent(path)
-
     def recall(self, path: str) -> Outcome | None:
         return self._outcomes.get(path)
 
     def has_begun(self, path: str) -> bool:
-        return path in self._begun
+        return self._fold.has_begun(path)
 
     def is_live(self, path: str) -> bool:
         """Never: nothing is done in a plan, so no time is used up."""
@@ -104,20 +89,19 @@ class PlanningRuntime:
         return False
 
     def round_of(self, path: str) -> int:
-        return self._rounds.get(path, 1)
+        return self._fold.round_of(path)
 
     def rewinds_by(self, cause: str) -> int:
-        return self._rewinds.get(cause, 0)
+        return self._fold.rewinds.get(cause, 0)
 
     def cause_of(self, block: str) -> tuple[str, str] | None:
-        return self._causes.get(block)
+        return self._fold.causes.get(block)
 
-    def _rewound(self, said: dict[str, Json]) -> None:
-        bare = paths.bare(said["cause"])
-        self._rewinds[bare] = self._rewinds.get(bare, 0) + 1
-        self._causes[said["block"]] = (bare.rpartition("/")[2], said["cause"])
-        for path in said["stale"]:
-            self._rounds[path] = self._rounds.get(path, 1) + 1
+    def edits_of(self, path: str) -> dict[str, Json]:
+        return self._fold.edits.get(path, {})
+
+    async def undo_plan(self) -> list[dict[str, Json]]:
+        return to_undo([*self._known.entries, *self._derived], self._known.fetch)
 
     async def rewind(self, block: str, cause: str, stale: Sequence[str], failed: Draft) -> None:
         draft = Draft(f"{cause}/~rewound", "rewound", Body(started=self.clock()))
@@ -125,14 +109,14 @@ class PlanningRuntime:
         for path in stale:
             await self.withdraw(paths.with_round(path, self.round_of(path)), "another round begins")
         self.ride(failed)
-        self._rewound(self.ride(draft).value)
+        self._fold.rewound(self.ride(draft).value)
 
     def ride(self, draft: Draft) -> Outcome:
         self._order += 1
         self._derived.append(self._entry(draft))
         outcome = draft.outcome()
         outcome.order = self._order
-        self._remember(draft.path, outcome)
+        self._fold.remember(draft.path, outcome)
         return outcome
 
     def _entry(self, draft: Draft) -> Entry:

@@ -5,10 +5,10 @@ The law of the file: what is decided here looks at data only, and is recorded be
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.interpreter import backoff
-from stepwell.interpreter.interruption import Rewind
+from stepwell.interpreter.trouble import begin
 from stepwell.journal import path as paths
 
 if TYPE_CHECKING:
@@ -17,28 +17,42 @@ if TYPE_CHECKING:
     from stepwell.interpreter.scope import Scope
     from stepwell.journal.entry import Outcome
 
+Json: TypeAlias = Any
 
-async def recover(scope: Scope, failure: StepFailed) -> Outcome:
-    """Record the failure as the policies say; the outcome tells whether the block goes on.
 
-    Raises Rewind when a rule returns to an earlier step.
+async def recover(scope: Scope, failure: StepFailed, number: int) -> Outcome | None:
+    """Record the failure as the policies say; the outcome tells whether the block goes on, None: try again.
+
+    `number` is that of the trouble, should it come to one. Raises Rewind when a rule returns to an earlier step, Ended
+    when the run is to be undone.
     """
     pause = _another_round(scope, failure)
     if pause is not None:
         draft = scope.failure(failure)
         draft.body.retry_at = scope.runtime.clock() + pause
         return await scope.runtime.record(draft)
-    rule = _rule(scope, failure)
-    match rule.strategy if rule is not None else "fail":
+    index, rule = _rule(scope, failure)
+    strategy = rule.strategy if rule is not None else "fail"
+    if failure.suspends or _in_doubt(failure, rule):
+        verify = failure.kind == "in_doubt" and scope.plan is not None and scope.plan.verify is not None
+        return await begin(scope, failure, number, {"strategy": "verify" if verify else "suspend"})
+    match strategy:
         case "continue" if rule is not None:
             default = rule.default.tree.render(scope.context | {"error": failure.record()}) if rule.default else None
             return await scope.fail(failure, default=default, reason={"type": "continued"})
         case "goto" if rule is not None and rule.goto is not None:
-            if scope.runtime.rewinds_by(paths.bare(scope.path)) < rule.max_rounds:
-                raise Rewind(
-                    rule.goto, scope.path, scope.failure(failure, reason={"type": "goto", "target": rule.goto})
-                )
+            if scope.rounds_left(rule.max_rounds):
+                raise scope.returning(rule.goto, None, failure)
+        case "fallback" | "suspend":
+            return await begin(scope, failure, number, {"strategy": strategy, "rule": index})
+        case "compensate":
+            return await scope.undo_run(failure)
     return await scope.fail(failure)
+
+
+def _in_doubt(failure: StepFailed, rule: ErrorRule | None) -> bool:
+    """Whether nobody knows if the call took effect, and the definition does not say itself what to do then."""
+    return failure.kind == "in_doubt" and (rule is None or "in_doubt" not in rule.errors)
 
 
 def _another_round(scope: Scope, failure: StepFailed) -> float | None:
@@ -61,11 +75,11 @@ def _was_retried(scope: Scope, path: str) -> bool:
     return found is not None and bool(found.retry_at)
 
 
-def _rule(scope: Scope, failure: StepFailed) -> ErrorRule | None:
+def _rule(scope: Scope, failure: StepFailed) -> tuple[int, ErrorRule | None]:
     assert scope.plan is not None
-    for rule in scope.plan.rules:
+    for index, rule in enumerate(scope.plan.rules):
         if rule.errors and not backoff.named(rule.errors, failure):
             continue
         if rule.when is None or rule.when.program.test(scope.context | {"error": failure.record()}):
-            return rule
-    return None
+            return index, rule
+    return -1, None

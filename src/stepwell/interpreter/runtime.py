@@ -66,6 +66,16 @@ class Runtime(Protocol):
     def cause_of(self, block: str) -> tuple[str, str] | None:
         """The step id and path of what last rewound the block at a path."""
 
+    def edits_of(self, path: str) -> dict[str, Json]:
+        """Arguments that a person gave for the step at a path when the run was made to go back."""
+
+    async def undo_plan(self) -> list[dict[str, Json]]:
+        """What is to be undone, the last completed first: what each step kept, with its path and value.
+
+        From here on the run is being undone: neither a cancel nor its timeout ends it. Raises Abort if it was
+        cancelled before.
+        """
+
     async def rewind(self, block: str, cause: str, stale: Sequence[str], failed: Draft) -> None:
         """Record that `cause` failed and why every step of `stale` (paths without rounds) starts another round."""
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.fields import Expression, Template, Value
-from stepwell.definition.schemas import problems_of, with_defaults
 from stepwell.errors import StepFailed
-from stepwell.expressions import ExpressionError
+from stepwell.interpreter.definition import input_of
+from stepwell.interpreter.exports import exported, take_in
 from stepwell.interpreter.frame import Outputs, Record, Records
 from stepwell.interpreter.instants import instant
-from stepwell.interpreter.interruption import Ended
+from stepwell.interpreter.interruption import Ended, Rewind
 from stepwell.interpreter.normalise import CONTAINER_LIMIT
 from stepwell.journal import path as paths
 from stepwell.journal.entry import Body, Draft, Outcome
@@ -34,12 +34,15 @@ class Scope:
     """The place of one step, iteration or branch. `context` is what expressions see."""
 
     __slots__ = (
-        "chain", "context", "definition", "exports", "opened", "outputs", "path", "plan", "records", "runtime", "spent",
+        "chain", "context", "definition", "digest", "exports", "is_step", "opened", "outputs", "path", "plan",
+        "records", "runtime", "spent",
     )  # fmt: skip
     runtime: Runtime
     definition: Definition
     chain: tuple[str, ...]
     """Ids of the workflows that called each other down to here."""
+    digest: str
+    """That of the definition, empty for the run's own."""
 
     def __init__(
         self,
@@ -58,10 +61,12 @@ class Scope:
         self.exports: tuple[str, ...] = plan.exports if plan else ()
         self.opened = 0.0
         self.spent: Attempt | None = None
+        self.is_step = False
         if around is not None:
             self.runtime = around.runtime
             self.definition = around.definition
             self.chain = around.chain
+            self.digest = around.digest
 
     @classmethod
     def root(cls, runtime: Runtime, definition: Definition, workflow_input: Json, run: dict[str, Json]) -> Scope:
@@ -81,12 +86,27 @@ class Scope:
         outputs, records = Outputs(), Records()
         context = {"workflow_input": workflow_input, "step": outputs, "steps": records, "run": run}
         scope = cls(None, path, None, context, outputs, records)
-        scope.runtime, scope.definition, scope.chain = runtime, definition, chain
+        scope.runtime, scope.definition, scope.chain, scope.digest = runtime, definition, chain, ""
         return scope
 
     def at(self, plan: StepPlan, path: str) -> Scope:
         """The scope of a step: same sight, its own place."""
-        return Scope(self, path, plan, self.context, self.outputs, self.records)
+        here = Scope(self, path, plan, self.context, self.outputs, self.records)
+        here.is_step = True
+        return here
+
+    def aside(self, path: str, **bound: Json) -> Scope:
+        """The scope of steps kept aside: they see what is seen here, and what they bind is visible to them alone."""
+        outputs, records = Outputs(self.outputs), Records(self.records)
+        context = self.context | {"step": outputs, "steps": records, **bound}
+        return Scope(self, path, None, context, outputs, records)
+
+    def undoing(self, path: str, definition: Definition, context: dict[str, Json]) -> Scope:
+        """The scope in which a step is undone: what was kept when it completed, and nothing of what came after."""
+        kept = dict(self.context) | context
+        scope = self._whole(self.runtime, definition, self.chain, path, kept["workflow_input"], self.context["run"])
+        scope.context = kept | {"step": scope.outputs, "steps": scope.records}
+        return scope
 
     def branch(self, name: str, where: Location) -> Scope:
         """The scope of a branch: what its steps bind is visible after the container."""
@@ -129,7 +149,7 @@ class Scope:
         if begun is None:
             digest = self.definition.workflows.get(name) or await self.runtime.resolve(name, self.definition.file)
             definition = await self.runtime.definition(digest)
-            filled = self._input_of(definition, inputs)
+            filled = input_of(definition, inputs)
             begun_value = self.begin(lambda: {"digest": digest, "input": filled})
         else:
             begun_value = self.begin(dict)
@@ -140,51 +160,14 @@ class Scope:
             shown = " > ".join(chain)
             raise StepFailed("depth_exceeded", f"workflows call each other more than {DEEPEST} deep: {shown}")
         run = self.context["run"] | {"workflow": called}
-        return self._whole(self.runtime, definition, chain, self.path, begun_value["input"], run)
-
-    def _input_of(self, definition: Definition, inputs: dict[str, Json]) -> Json:
-        schema = definition.plan.workflow.input
-        filled = with_defaults(schema, inputs)
-        for problem in problems_of(schema, filled) if schema else ():
-            raise StepFailed("validation_error", f"input of {definition.plan.workflow.workflow}: {problem}")
-        return filled
+        inner = self._whole(self.runtime, definition, chain, self.path, begun_value["input"], run)
+        inner.digest = begun_value["digest"]
+        return inner
 
     def spent_active(self) -> float:
         """Active seconds since this place began, across passes."""
         begun = self.runtime.recall(paths.start(self.path))
         return self.runtime.active() - begun.active if begun is not None else 0.0
-
-    async def run_all(self) -> list[Json]:
-        """Run the whole definition here; the one element is its output. Raises StepFailed, Ended.
-
-        Once it has failed, its `on_failure` steps run; it has failed whatever they do, but their failure is told too.
-        """
-        from stepwell.interpreter.block import run_block
-
-        plan = self.definition.plan
-        try:
-            await run_block(plan.root, self)
-        except StepFailed as failure:
-            if plan.on_failure is not None:
-                await self._after_failure(plan.on_failure, failure)
-            raise
-        if plan.workflow.output is not None:
-            try:
-                return [self.render(plan.workflow.output)]
-            except ExpressionError as error:
-                raise StepFailed("expression_error", f"output: {error.message} in {error.source[:200]!r}") from None
-        return [_last_output(plan.root, self.records)]
-
-    async def _after_failure(self, block: BlockPlan, failure: StepFailed) -> None:
-        from stepwell.interpreter.block import run_block
-
-        try:
-            await run_block(block, self.after_failure(failure))
-        except Ended:
-            return
-        except StepFailed as second:
-            detail = failure.detail if isinstance(failure.detail, dict) else {}
-            failure.detail = detail | {"on_failure": second.record()}
 
     # ── reading ──
 
@@ -218,7 +201,7 @@ class Scope:
         """What is recorded for this very place; binds what it exports."""
         found = self.runtime.recall(self.path)
         if found is not None and found.exports:
-            self._import(found.exports)
+            take_in(found.exports, self.outputs, self.records)
         return found
 
     def has_begun(self, part: str | int) -> bool:
@@ -227,7 +210,7 @@ class Scope:
     def last_output(self, where: Location) -> Json:
         """The output of the last step of a block, in written order, that completed; null if none did."""
         assert self.plan is not None
-        return _last_output(self.plan.blocks[where], self.records)
+        return last_output(self.plan.blocks[where], self.records)
 
     # ── going on ──
 
@@ -287,6 +270,28 @@ class Scope:
         """Close the waits below this place, since it can no longer complete."""
         await self.runtime.withdraw(self.path, reason)
 
+    # ── rounds ──
+
+    def rounds_left(self, max_rounds: int) -> int:
+        """How often this step may still return to an earlier one."""
+        return max(0, max_rounds - self.runtime.rewinds_by(paths.bare(self.path)))
+
+    def earlier_rounds(self) -> list[Json]:
+        """What this step gave in earlier rounds, oldest first."""
+        bare = paths.bare(self.path)
+        earlier = [self.runtime.recall(paths.with_round(bare, number)) for number in self._earlier()]
+        return [found.value for found in earlier if found is not None and found.value is not None]
+
+    def _earlier(self) -> range:
+        return range(1, paths.round_number(self.path))
+
+    def returning(self, target: str, output: Json, error: StepFailed | None = None) -> Rewind:
+        """What is to be raised to return to the earlier step `target`: this round is recorded with its output."""
+        reason = {"type": "goto", "target": target}
+        if error is None:
+            return Rewind(target, self.path, self.draft("completed", output, reason=reason))
+        return Rewind(target, self.path, self.failure(error, default=output, reason=reason))
+
     # ── ending ──
 
     def complete(self, value: Json, *, meta: dict[str, Json] | None = None) -> Outcome:
@@ -319,6 +324,14 @@ class Scope:
         outcome = await self.runtime.record(draft)
         raise Ended(status, outcome.value, message, outcome.order)
 
+    async def undo_run(self, failure: StepFailed) -> Outcome:
+        """Record that this place failed and that the whole run is undone for it, then leave."""
+        draft = self.failure(failure)
+        end = {"status": "compensated", "message": failure.message}
+        draft.body.meta = (draft.body.meta or {}) | {"end": end}
+        outcome = await self.runtime.record(draft)
+        raise ended(outcome)
+
     async def fail(
         self, failure: StepFailed, *, default: Json = None, reason: dict[str, Json] | None = None
     ) -> Outcome:
@@ -335,7 +348,7 @@ class Scope:
             ended=spent.ended if spent else self.runtime.clock(),
             attempts=spent.number if spent else 0,
             reason=reason or ({"type": "failed_inside", "order": failure.order} if failure.order else None),
-            exports=self._exports(),
+            exports=exported(self.exports, self.records),
             meta=spent.meta if spent else None,
         )
         draft = Draft(self.path, "failed" if spent else "settled", body)
@@ -362,10 +375,11 @@ class Scope:
             ended=now,
             error=error,
             reason=reason,
-            exports=self._exports(),
+            exports=exported(self.exports, self.records),
             meta=meta,
         )
         draft = Draft(self.path, "settled", body)
+        self.keep(draft)
         if value is not None:
             draft.value(value)
             if draft.text is not None and len(draft.text) > CONTAINER_LIMIT:
@@ -374,6 +388,14 @@ class Scope:
                 message = f"what was gathered is {size:.0f} MB of JSON, more than {limit} MB"
                 raise StepFailed("output_too_large", message, detail={"bytes": len(draft.text)})
         return draft
+
+    def keep(self, draft: Draft) -> None:
+        """Put into the entry of a step that completed what undoing it will need."""
+        if self.is_step and self.plan is not None and self.plan.undo is not None:
+            from stepwell.interpreter.undo import kept
+
+            if draft.status == "completed":
+                draft.undo(kept(self, self.plan))
 
     # ── what is visible afterwards ──
 
@@ -386,7 +408,7 @@ class Scope:
             self.outputs.hide(plan.id)
         if plan.exports:
             if outcome.exports:
-                self._import(outcome.exports)
+                take_in(outcome.exports, self.outputs, self.records)
             self._derive_skips(plan)
 
     def forget(self, plans: Iterable[StepPlan]) -> None:
@@ -402,43 +424,9 @@ class Scope:
             if step not in self.records:
                 self.records[step] = Record(Outcome("skipped", body=Body(reason={"type": "branch_not_taken"})))
 
-    def _exports(self) -> dict[str, dict[str, Json]] | None:
-        if not self.exports:
-            return None
-        found: dict[str, dict[str, Json]] = {}
-        for step in self.exports:
-            if step in self.records:
-                outcome = self.records[step].outcome
-                record: dict[str, Json] = {"status": outcome.status, "attempts": outcome.attempts}
-                if outcome.value is not None:
-                    record["value"] = outcome.value
-                for name in ("error", "reason", "meta"):
-                    if (part := getattr(outcome, name)) is not None:
-                        record[name] = part
-                if outcome.ended:
-                    record |= {"started": outcome.started, "ended": outcome.ended}
-                found[step] = record
-        return found or None
 
-    def _import(self, exports: dict[str, dict[str, Json]]) -> None:
-        for step, record in exports.items():
-            if step in self.records:
-                continue
-            body = Body(
-                error=record.get("error"),
-                reason=record.get("reason"),
-                meta=record.get("meta"),
-                attempts=record.get("attempts", 0),
-                started=record.get("started", 0.0),
-                ended=record.get("ended", 0.0),
-            )
-            outcome = Outcome(record["status"], record.get("value"), body=body)
-            self.records[step] = Record(outcome)
-            if outcome.has_value:
-                self.outputs[step] = outcome.value
-
-
-def _last_output(block: BlockPlan, records: Records) -> Json:
+def last_output(block: BlockPlan, records: Records) -> Json:
+    """The output of the last step of a block, in written order, that completed; null if none did."""
     for plan in reversed(block.steps):
         record = records.get(plan.id)  # of this very frame, not one around it
         if record is not None and record.outcome.status == "completed":
@@ -451,23 +439,10 @@ def as_text(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def explain(expression: Expression, context: dict[str, Json]) -> dict[str, Json]:
-    """The expression and the values that it saw, for the reason of a skip; long values are cut."""
-    from stepwell.expressions import compile_expression
-
-    values: dict[str, Json] = {}
-    for ref in expression.program.refs():
-        name = str(ref).rstrip("?")
-        if "*" in name or "?" in name:
-            continue
-        try:
-            value = compile_expression(name, names=frozenset(context)).evaluate(context)
-        except ExpressionError:
-            continue
-        if isinstance(value, str):
-            values[name] = value if len(value) <= 200 else f"{value[:200]}…"
-        elif value is None or isinstance(value, bool | int | float):
-            values[name] = value
-        else:
-            values[name] = f"{'array' if isinstance(value, list) else 'object'} of {len(value)}"
-    return {"expression": expression.source, "values": values}
+def ended(outcome: Outcome) -> Ended:
+    """How the run ends by a recorded outcome that ends it."""
+    assert outcome.meta is not None
+    end = outcome.meta["end"]
+    found = Ended(end["status"], outcome.value, end["message"], outcome.order)
+    found.error = outcome.error
+    return found

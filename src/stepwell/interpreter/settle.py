@@ -1,7 +1,7 @@
 """Running parts at once and settling them all: the one place that makes tasks and combines how they ended.
 
 The law of the file: nobody is cancelled because a sibling failed; all are awaited, then the worst is raised:
-bugs and aborts > failures and ends (the one recorded first) > rewinds > withdrawals > pauses.
+bugs and aborts > what undoes the run > failures and ends (the one recorded first) > rewinds > withdrawals > pauses.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ def worst(problems: list[BaseException]) -> BaseException:
 
 
 def _severity(problem: BaseException) -> tuple[int, int]:
+    if isinstance(problem, Ended) and problem.undoes:
+        return 2, 0
     if isinstance(problem, StepFailed | Ended):
         return 2, problem.order
     if isinstance(problem, Rewind):
@@ -54,18 +56,30 @@ class Crew:
 
     @property
     def failing(self) -> bool:
-        """Whether a part has failed or ended the run: nothing fresh may start."""
-        return any(not isinstance(problem, Pause) for problem in self._problems)
+        """Whether a part has failed or ended the run: nothing fresh may start.
+
+        One whose wait was withdrawn did neither: the others go on to their end or their next wait.
+        """
+        return any(not isinstance(problem, Pause | Withdrawn) for problem in self._problems)
 
     def spawn(self, part: Coroutine[Any, Any, object]) -> None:
         """Start a part at once."""
         self._runtime.enter()
         self._live += 1
-        task = asyncio.get_running_loop().create_task(self._run(part))
+        begun: list[bool] = []
+        task = asyncio.get_running_loop().create_task(self._run(part, begun))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, part: Coroutine[Any, Any, object]) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if not begun:  # it was cancelled before it could run
+                part.close()
+                self._gone()
+
+        task.add_done_callback(ended)
+
+    async def _run(self, part: Coroutine[Any, Any, object], begun: list[bool]) -> None:
+        begun.append(True)
         try:
             await part
         except (StepFailed, Ended) as problem:
@@ -82,12 +96,16 @@ class Crew:
         except BaseException as problem:  # noqa: BLE001 -- collected, and raised by settled()
             self._problems.append(problem)
         finally:
-            self._live -= 1
-            if self._live == 0 and self._done is not None:
-                if not self._done.done():
-                    self._done.set_result(None)  # the token goes to whoever awaits the crew
-            else:
-                self._runtime.leave()
+            self._gone()
+
+    def _gone(self) -> None:
+        """One part less: its token goes to whoever awaits the crew, if it was the last."""
+        self._live -= 1
+        if self._live == 0 and self._done is not None:
+            if not self._done.done():
+                self._done.set_result(None)
+        else:
+            self._runtime.leave()
 
     def cut(self) -> None:
         """Cancel every part but the one that asks: a race is decided."""

@@ -44,6 +44,9 @@ class Body(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Records of inner steps that steps outside the container refer to."""
     meta: dict[str, Json] | None = None
     """Facts for people: tokens, model, which way a recipe took."""
+    undo: msgspec.Raw = NULL
+    """What is kept for the day the step is undone: `{"workflow", "step", "context"}`."""
+    undo_ref: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +116,8 @@ class Outcome:
 
     @property
     def has_value(self) -> bool:
-        """Whether the step's output can be read."""
-        return self.status == "completed" or self.continued
+        """Whether the step's output can be read: also that of one that failed, where its block goes on, or back."""
+        return self.status == "completed" or (self.reason is not None and self.reason.get("type") in _GOES_ON)
 
     @property
     def is_large(self) -> bool:
@@ -125,6 +128,7 @@ class Outcome:
         return f"Outcome({self.status!r}, order={self.order})"
 
 
+_GOES_ON = frozenset({"continued", "goto"})
 _BODY = msgspec.json.Decoder(Body)
 _VALUE = msgspec.json.Decoder()
 _ENCODE = msgspec.json.Encoder()
@@ -162,7 +166,7 @@ def outcome_of(entry: Entry, fetch: Callable[[str], bytes]) -> Outcome:
 class Draft:
     """An entry being written: values in, record-then-read outcome out."""
 
-    __slots__ = ("blobs", "body", "digest", "kind", "path", "status", "text")
+    __slots__ = ("blobs", "body", "digest", "kind", "path", "text")
 
     def __init__(self, path: str, kind: EntryKind, body: Body, *, digest: str = "") -> None:
         self.path = path
@@ -171,6 +175,10 @@ class Draft:
         self.digest = digest
         self.blobs: list[tuple[str, bytes]] = []
         self.text: bytes | None = None
+
+    @property
+    def status(self) -> str:
+        return self.body.status or _STATUS.get(self.kind, self.kind)
 
     def value(self, value: Json, text: bytes | None = None) -> None:
         """Put the value in; `text` is its JSON if the caller has it."""
@@ -187,6 +195,14 @@ class Draft:
         else:
             self.body.args = msgspec.Raw(text)
 
+    def undo(self, kept: Json) -> None:
+        """Put in what undoing the step will need."""
+        text = encode(kept)
+        if len(text) > LARGE:
+            self.body.undo_ref = self._claim(text)
+        else:
+            self.body.undo = msgspec.Raw(text)
+
     def _claim(self, text: bytes) -> str:
         digest = blake2b(text, digest_size=16).hexdigest()
         self.blobs.append((digest, text))
@@ -199,5 +215,4 @@ class Draft:
     def outcome(self) -> Outcome:
         """What was written, read back."""
         value = _VALUE.decode(self.text) if self.text is not None else None
-        status = self.body.status or _STATUS.get(self.kind, self.kind)
-        return Outcome(status, value, body=self.body, kind=self.kind, digest=self.digest)
+        return Outcome(self.status, value, body=self.body, kind=self.kind, digest=self.digest)

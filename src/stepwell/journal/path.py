@@ -2,7 +2,8 @@
 
     path    = ("/" segment ["#" round])*      "/enrich/17/score#2"
     below a step P:   P/@2  attempt 2       P/?   wait           P/~start  what a container decided when it began
-                      P/!1  incident 1      P/~undo, P/~fallback, P/~verify
+                      P/!1  trouble 1: what became of a failure that attempts did not mend, and P/!1/? its incident
+                      P/~fallback, P/~verify (#2 for trouble 2), /~undo/0 the first thing undone in the run
 
 The law of the file: the descendants of P are exactly the keys from `P/` up to (not including) `P0`, since "0" follows
 "/" in ASCII and ids, branch names and indexes hold no "/", "#", "@", "~", "?" or "!".
@@ -33,6 +34,20 @@ def wait(path: str) -> str:
     return f"{path}/?"
 
 
+def trouble(path: str, number: int) -> str:
+    """The path of what is done about the failure number `number` (from 1) of the step at `path`."""
+    return f"{path}/!{number}"
+
+
+def aside(path: str, word: str, number: int) -> str:
+    """The path below which the steps of a fallback or of a `verify` run, for trouble `number` of the step at `path`."""
+    return with_round(f"{path}/~{word}", number)
+
+
+UNDO = "/~undo"
+"""The path below which a run is undone; what is undone there is told by the entry that begins it."""
+
+
 def start(path: str) -> str:
     """The path of the entry that says what the step at `path` decided when it began."""
     return f"{path}/~start"
@@ -47,11 +62,14 @@ AFTER_FAILURE = "on_failure"
 """The segment below which the steps lie that run once a workflow has failed; no step may be called so."""
 
 
+_AFTERWARDS = (f"{AFTER_FAILURE}/", "!", "~fallback", "~verify", "~undo")
+
+
 def is_within(path: str, container: str) -> bool:
     """Whether `path` belongs to what `container` does: itself or below it, but not what follows its failure."""
     if path == container:
         return True
-    return path.startswith(f"{container}/") and not path.startswith(f"{container}/{AFTER_FAILURE}/")
+    return path.startswith(f"{container}/") and not path.startswith(_AFTERWARDS, len(container) + 1)
 
 
 def is_below(path: str, ancestor: str) -> bool:

@@ -5,17 +5,19 @@ The law of the file: of several generations of one path the newest counts; attem
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import msgspec
 
-from stepwell.journal.entry import Body, Entry
+from stepwell.journal.entry import Body, Entry, outcome_of
 
 Json: TypeAlias = Any
 _NULL = msgspec.Raw(b"null")
 _decode = msgspec.json.Decoder(Body).decode
+_MARKED = re.compile(r"/[@?!$~]")
 _ENDED = {"succeeded": "completed", "failed": "failed", "cancelled": "cancelled"}
 
 
@@ -128,24 +130,53 @@ class Told:
                 yield body
 
 
-def tell(entries: Iterable[Entry]) -> dict[str, Told]:
-    """What the journal tells of every path of a step, iteration or branch."""
+def tell(entries: Iterable[Entry], fetch: Callable[[str], bytes] | None = None) -> dict[str, Told]:
+    """What the journal tells of every path of a step, iteration or branch.
+
+    `fetch` gives the JSON text of a large value by its digest.
+    """
     told: dict[str, Told] = {}
     newest: dict[str, Entry] = {}
-    for entry in entries:
-        held = newest.get(entry.path)
-        if held is None or entry.generation >= held.generation:
-            newest[entry.path] = entry
+    for entry in sorted(entries, key=lambda entry: entry.order):
+        newest[entry.path] = entry
+        if entry.kind == "rewound":
+            _forget(newest, entry, fetch)
     for entry in sorted(newest.values(), key=lambda entry: entry.order):
         if entry.kind != "rewound":
             _add(told, entry)
     return told
 
 
+def _forget(newest: dict[str, Entry], rewound: Entry, fetch: Callable[[str], bytes] | None) -> None:
+    """Leave out what a person made the run do again (see `Fold.rewound`); rounds that were left stay."""
+    if fetch is None and _decode(rewound.body).value_ref:
+        return
+    said = outcome_of(rewound, fetch or _nothing).value
+    for path in said.get("reopen", ()):
+        newest.pop(path, None)
+    for top in said.get("drop", ()):
+        for path in [path for path in newest if path == top or path.startswith(f"{top}/")]:
+            del newest[path]
+
+
+def _nothing(digest: str) -> bytes:
+    raise KeyError(digest)
+
+
+_PASSED = ("~fallback", "~verify", "~undo")
+"""Marks below which steps lie."""
+
+
 def owner(path: str) -> str:
     """The step, iteration or branch that an entry or a wait belongs to: "/x/@2" and "/x/~sleep2/?" belong to "/x"."""
-    for mark in ("/@", "/?", "/~", "/!", "/$"):
-        path = path.partition(mark)[0]
+    if not _MARKED.search(path):
+        return path
+    segments = path.split("/")
+    for index, segment in enumerate(segments):
+        if segment[:1] and segment[0] in "@?!$~":
+            last = index + 1 == len(segments) or segments[index + 1][:1] in {"~", "@", "?", "!", "$"}
+            if last or segment.partition("#")[0] not in _PASSED:
+                return "/".join(segments[:index])
     return path
 
 

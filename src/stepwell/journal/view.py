@@ -98,6 +98,8 @@ class StepRecord:
     started: float = 0.0
     ended: float = 0.0
     meta: dict[str, Json] | None = None
+    completed_by: str | None = None
+    """fallback, verify or operator, where it was not the step itself."""
     parts: int | None = None
     """How many items a loop over a list has."""
 
@@ -117,7 +119,7 @@ class StepRecord:
             "skip_reason": self.skip_reason,
             "started_at": instant(self.started),
             "ended_at": instant(self.ended),
-        }
+        } | ({"completed_by": self.completed_by} if self.completed_by else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +194,15 @@ def build(
     `fetch` gives a large value's JSON text by its digest; without it such a value is shown as `{"$ref": digest}`.
     `children` are the workflows that sub-workflow steps called, by the steps' paths (see `called_in`).
     """
-    told = tell(entries)
+    told = tell(entries, fetch)
     pending = {owner(wait.path): wait for wait in waits if wait.status == "pending"}
     asked = {owner(wait.path): wait for wait in waits}
     for path in asked:  # also one that is decided, before the pass that reads the decision
         told.setdefault(path, Told())
-    builder = _Builder(run, Places(workflow, children), told, asked, pending, fetch)
+    undone = frozenset(
+        one.meta["undoes"] for one in told.values() if one.meta and "undoes" in one.meta and one.status == "completed"
+    )
+    builder = _Builder(run, Places(workflow, children), told, asked, pending, fetch, undone)
     return RunTree(run, builder.steps(), tuple(pending.values()), workflow)
 
 
@@ -220,6 +225,8 @@ class _Builder:
     asked: dict[str, WaitRow]
     pending: dict[str, WaitRow]
     fetch: Fetch | None
+    undone: frozenset[str]
+    """Paths of the steps that were undone."""
 
     def steps(self) -> tuple[StepRecord, ...]:
         keyed = []
@@ -302,7 +309,7 @@ class _Builder:
             path=path,
             id=place.id,
             type=place.type,
-            status=told.status or self._open_status(path),
+            status="compensated" if path in self.undone else told.status or self._open_status(path),
             name=place.name,
             round=place.round,
             index=self.places.index(path),
@@ -315,6 +322,7 @@ class _Builder:
             started=min((at for at in (told.started, wait.opened if wait else 0.0) if at), default=0.0),
             ended=told.ended,
             meta=told.meta,
+            completed_by=(told.meta or {}).get("completed_by"),
             parts=len(over) if isinstance(over := told.decided("over"), list) else None,
         )
 

@@ -29,15 +29,18 @@ class SubWorkflow(Control):
 
     async def run(self, scope: Scope) -> Outcome:
         from stepwell.interpreter.settle import within  # asyncio is not needed to read a definition
+        from stepwell.interpreter.whole import run_all
 
         name = scope.text(self.workflow)
         inner = await scope.child(name, {key: scope.render(value) for key, value in self.inputs.items()})
         plan = inner.definition.plan
         try:
-            done = await within(inner, inner.run_all(), plan.workflow.timeout - inner.spent_active())
+            done = await within(inner, run_all(inner), plan.workflow.timeout - inner.spent_active())
         except StepFailed as failure:
             raise _failed(name, failure) from None
         except Ended as end:
+            if end.undoes:
+                raise
             if end.status == "completed":
                 return scope.complete(end.output)
             raise _failed(name, StepFailed("ended", end.message or "an end step says failed")) from None

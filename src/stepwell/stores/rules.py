@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from stepwell.errors import Conflict
-from stepwell.ports import PARKED, Batch, NewRun, Repin, Run, SentEvent
+from stepwell.journal.path import UNDO, start
+from stepwell.ports import PARKED, RUNNABLE, Batch, NewRun, Reopening, Repin, Run, SentEvent
 
 Json: TypeAlias = Any
 
@@ -64,3 +65,22 @@ def refuse_moved(run: Run, pin: Repin) -> None:
         raise Conflict(f"run {run.id} is not parked: it is {run.status}", {"status": run.status})
     if (run.epoch, run.definition) != (pin.epoch, pin.before):
         raise Conflict(f"run {run.id} has gone on since this was checked: check again", {"status": run.status})
+
+
+def refuse_carried(run: Run, back: Reopening, *, unread: bool) -> None:
+    """Raises Conflict unless a run stands as it was when somebody decided that it goes back."""
+    if run.status in RUNNABLE:
+        raise Conflict(
+            f"run {run.id} is {run.status}; it can go back once it has ended or waits", {"status": run.status}
+        )
+    if run.epoch != back.epoch or unread:
+        raise Conflict(f"run {run.id} has gone on meanwhile: plan again", {"status": run.status})
+
+
+BEING_UNDONE = start(UNDO)
+"""The path of the entry with which a run begins to be undone: from then on it cannot be cancelled."""
+
+
+def being_undone(run_id: str) -> Conflict:
+    """The refusal of a cancel that came too late."""
+    return Conflict(f"run {run_id} is being undone, to the end: it cannot be cancelled", {"status": "running"})

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from stepwell.engine.incidents import Action
 from stepwell.errors import StepwellError
 from stepwell.journal import path as paths
 from stepwell.testing.fitting import fitting
@@ -99,8 +100,8 @@ class ScriptedPeople:
 
 async def act_on_incident(engine: Engine, wait: Wait, answer: Answer, by: str) -> None:
     """Settle an incident as an operator would."""
-    incidents: Any = engine.incidents  # type: ignore[attr-defined]
-    await incidents.act(wait.id, answer.value, inputs=answer.inputs, output=answer.output, by=by)
+    action = Action(answer.value, answer.inputs, answer.output)
+    await engine.incidents.settle(wait.id, action, by=by)
 
 
 def _fits(answer: Answer, kind: str) -> bool:

@@ -37,6 +37,12 @@ class Lanes:
         lane.append(record)
         return lane[: max(0, len(lane) - record.lane_limit)]
 
+    def hold(self, record: RunRecord) -> None:
+        """Let a run that goes back have its place again, also where others have taken all: new ones wait the longer."""
+        lane = self._lanes[record.run.account, record.run.lane]
+        if record.run.lane and record not in lane:
+            lane.insert(0, record)
+
     def leave(self, record: RunRecord) -> None:
         """Forget a run that has ended."""
         if record.run.lane:

@@ -111,7 +111,9 @@ class RunRecord:
             seen.add((entry.path, entry.generation))
 
     def open_entries(self) -> list[Entry]:
-        """The entries that have no settled ancestor, of each path the highest generation, in order."""
+        """The entries that have no settled ancestor, in order; all of a run that was made to go back."""
+        if self.run.generation:
+            return sorted(self.entries.values(), key=lambda entry: entry.order)
         newest: dict[str, Entry] = {}
         for entry in sorted(self.entries.values(), key=lambda entry: entry.generation):
             newest[entry.path] = entry

@@ -23,6 +23,7 @@ from stepwell.ports import (
     Loaded,
     Message,
     NewRun,
+    Reopening,
     Repin,
     Run,
     SentEvent,
@@ -34,7 +35,18 @@ from stepwell.stores.memory.events import EventLog
 from stepwell.stores.memory.lanes import Lanes
 from stepwell.stores.memory.records import RunRecord, copied, queued, same
 from stepwell.stores.memory.waits import Waits
-from stepwell.stores.rules import JUST_DUE, SATISFIED, check_lane, refuse_moved, replaced_by, sets_time, told_of
+from stepwell.stores.rules import (
+    BEING_UNDONE,
+    JUST_DUE,
+    SATISFIED,
+    being_undone,
+    check_lane,
+    refuse_carried,
+    refuse_moved,
+    replaced_by,
+    sets_time,
+    told_of,
+)
 
 Json: TypeAlias = Any
 
@@ -64,6 +76,8 @@ class MemoryRunStore(Waits):
         stored = queued(run, now := self._clock())
         record = self._records[run.id] = RunRecord(len(self._records) + 1, stored, lane_limit=run.lane_limit)
         self._dues.add(0.0, record, record.key)
+        for entry in run.seed:
+            record.entries[entry.path, 0] = replace(entry, generation=0, order=next(self._order), blobs=())
         if run.idempotency_key:
             self._runs_by_key[key] = record
         if run.lane:
@@ -239,8 +253,32 @@ class MemoryRunStore(Waits):
         if record.run.status in FINAL:
             status = record.run.status
             raise Conflict(f"run {message.run_id} has ended: {status}", {"status": status})
+        if message.kind == "cancel" and any(path == BEING_UNDONE for path, _ in record.entries):
+            raise being_undone(message.run_id)
         self.people.keep(account, notes)
         return self._tell(record, replace(message, body=copied(message.body), at=message.at or self._clock()))
+
+    async def reopen(self, account: str, run_id: str, back: Reopening, *, notes: Sequence[AuditRecord] = ()) -> Run:
+        record = self._record(account, run_id)
+        refuse_carried(record.run, back, unread=bool(record.unread()))
+        for wait in record.pending():
+            if wait.path in back.withdraw:
+                self._close(record, wait, "withdrawn", {"reason": back.reason})
+        entry, generation = back.entry, record.run.generation + 1
+        kept = replace(entry, generation=generation, order=next(self._order), at=entry.at or self._clock(), blobs=())
+        record.entries[entry.path, generation] = kept
+        for digest, text in entry.blobs:
+            self._blobs.setdefault((account, digest), text)
+        record.change(
+            status="queued", generation=generation, wake_at=0.0, active=0.0, ended=0.0, output=None, error=None,
+            epoch=record.run.epoch + 1,
+        )  # fmt: skip
+        record.due = 0.0
+        self._dues.add(0.0, record, record.key)
+        self._lanes.hold(record)
+        self.people.keep(account, notes)
+        self._beats.announce()
+        return record.run
 
     async def repin(self, account: str, run_id: str, pin: Repin) -> Run:
         record = self._record(account, run_id)

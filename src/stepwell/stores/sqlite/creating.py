@@ -38,6 +38,9 @@ _RUN_OF_NUMBER = RUNS + " WHERE run.id = ?"
 _WAIT = WAITS + " WHERE wait.account = ? AND wait.uid = ?"
 
 
+_SEED = "INSERT INTO journal (run, path, generation, kind, digest, at, body) VALUES (?, ?, 0, ?, ?, ?, ?)"
+
+
 @dataclass(frozen=True, slots=True)
 class RunFilter:
     """Which runs are listed; `before` is the id of the last one already seen."""
@@ -99,6 +102,7 @@ def create(connection: Connection, new: NewRun, content: tuple[bytes, bytes], no
     except sqlite3.IntegrityError as error:
         raise Conflict(f"there is a run {new.id} already") from error
     connection.execute("INSERT INTO run_content (run, input, project) VALUES (?, ?, ?)", (stored, *content))
+    connection.executemany(_SEED, [(stored, one.path, one.kind, one.digest, one.at, one.body) for one in new.seed])
     if new.lane:
         for replaced in lanes.enter(connection, new, stored or 0):
             tell(connection, replaced, "cancel", ("", encode(replaced_by(new))), now)

@@ -13,6 +13,7 @@ from stepwell.approvals import notices
 from stepwell.approvals.rules import rules_of
 from stepwell.errors import Conflict, NotFound
 from stepwell.ports import FINAL, PARKED, RUNNABLE, Lease, Message, Verdict
+from stepwell.stores.rules import BEING_UNDONE, being_undone
 from stepwell.stores.sqlite import lanes
 from stepwell.stores.sqlite.journal import fence, put_outgoing
 from stepwell.stores.sqlite.rows import WAITS, encode, wait_of
@@ -36,6 +37,7 @@ SELECT id, run, path, kind FROM wait
 WHERE account = ? AND topic = ? AND topic <> '' AND status = 'pending' AND deadline > 0 AND deadline <= ?
 ORDER BY deadline, id
 """
+_UNDOING = "SELECT 1 FROM journal WHERE run = ? AND path = ? LIMIT 1"
 _UNTELL = "UPDATE inbox SET event = NULL WHERE run = ? AND consumed = 0 AND event IS NOT NULL"
 _CLOSE_WAIT = "UPDATE wait SET status = ?, decision = ?, decided = ? WHERE id = ? AND status = 'pending'"
 _WITHDRAW = """
@@ -65,6 +67,8 @@ def post(connection: Connection, account: str, message: Message, body: bytes) ->
     key, status = row
     if status in FINAL:
         raise Conflict(f"run {message.run_id} has ended: {status}", {"status": status})
+    if message.kind == "cancel" and connection.execute(_UNDOING, (key, BEING_UNDONE)).fetchone() is not None:
+        raise being_undone(message.run_id)
     return tell(connection, key, message.kind, (message.path, body), message.at)
 
 

@@ -41,6 +41,11 @@ def enter(connection: Connection, new: NewRun, run: int) -> list[int]:
     return _surplus(connection, new) if full and new.on_limit == "cancel_oldest" else []
 
 
+def hold(connection: Connection, run: int) -> None:
+    """Let a run that goes back have its place again, also where others have taken all: new ones wait the longer."""
+    connection.execute("UPDATE run SET lane_state = 'holds' WHERE id = ? AND lane <> '' AND lane_state = ''", (run,))
+
+
 def leave(connection: Connection, run: int) -> None:
     """Make the place of a run that has ended free for the next."""
     left = connection.execute(_LEAVE, (run,)).fetchone()

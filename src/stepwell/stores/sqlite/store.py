@@ -27,6 +27,7 @@ from stepwell.ports import (
     Message,
     NewRun,
     Outgoing,
+    Reopening,
     Repin,
     Run,
     SentEvent,
@@ -36,7 +37,7 @@ from stepwell.ports import (
 from stepwell.stores.announcements import Seen
 from stepwell.stores.liveness import boot_seconds
 from stepwell.stores.rules import check_lane, sets_time
-from stepwell.stores.sqlite import claiming, creating, deciding, events, journal, people, voting
+from stepwell.stores.sqlite import claiming, creating, deciding, events, journal, people, reopening, voting
 from stepwell.stores.sqlite.claiming import Claimant
 from stepwell.stores.sqlite.connection import BusyLine, Durability
 from stepwell.stores.sqlite.creating import RunFilter, WaitFilter
@@ -261,6 +262,15 @@ class SqliteRunStore:
         return await self.database.read(
             lambda connection: journal.peeked(connection, creating.run_key(connection, account, run_id))
         )
+
+    async def reopen(self, account: str, run_id: str, back: Reopening, *, notes: Sequence[AuditRecord] = ()) -> Run:
+        now = self._clock()
+
+        def act(connection: Connection) -> Run:
+            people.note(connection, account, notes, now)
+            return reopening.reopen(connection, account, run_id, back, now)
+
+        return await self.database.write(act, announces=True)
 
     async def repin(self, account: str, run_id: str, pin: Repin) -> Run:
         now = self._clock()

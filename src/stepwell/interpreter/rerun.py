@@ -1,0 +1,231 @@
+"""Going back: what of a run is done again when a person asks for it, worked out from its journal alone.
+
+The law of the file: nothing is edited. What is to be forgotten, what gets another round and what is used again follow
+from the journal and the definition; a redrive does again only what was not finished, a rerun also all that comes after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stepwell.definition.step import walk
+from stepwell.definition.visibility import refs_of
+from stepwell.errors import InputError, Problem
+from stepwell.journal import path as paths
+
+if TYPE_CHECKING:
+    from stepwell.definition.compile import BlockPlan, StepPlan
+    from stepwell.interpreter.definition import Definition
+    from stepwell.journal.entry import Outcome
+    from stepwell.journal.fold import Fold
+
+Json: TypeAlias = Any
+_UNREACHED = frozenset({"upstream_failed", "run_ended"})
+_MARKS = "~@!?$"
+
+
+@dataclass(slots=True)
+class Return:
+    """What a journal is told: see `Fold.rewound`. Paths of `stale` are without the last round."""
+
+    stale: list[str] = field(default_factory=list)
+    reopen: list[str] = field(default_factory=list)
+    drop: list[str] = field(default_factory=list)
+
+    def covers(self, path: str, fold: Fold) -> bool:
+        """Whether what is recorded at a path is not used any more."""
+        if path in self.reopen or any(_within(path, top) for top in self.drop):
+            return True
+        return any(_within(path, current(fold, bare)) for bare in self.stale)
+
+
+class _Tree:
+    """The places of a journal by what they lie below."""
+
+    def __init__(self, outcomes: Mapping[str, Outcome]) -> None:
+        self.below: dict[str, dict[str, None]] = {}
+        for path in outcomes:
+            while path:
+                above = paths.parent(path)
+                inside = self.below.setdefault(above, {})
+                if path in inside:
+                    break
+                inside[path] = None
+                path = above  # noqa: PLW2901 -- a walk up from each
+
+    def marks(self, path: str) -> Iterator[str]:
+        """What belongs to the step at a path itself."""
+        return (one for one in self.below.get(path, ()) if one.rpartition("/")[2][:1] in _MARKS)
+
+    def places(self, path: str) -> list[str]:
+        """Steps, branches and iterations directly below, each in its last round."""
+        last: dict[str, str] = {}
+        for one in self.below.get(path, ()):
+            if one.rpartition("/")[2][:1] in _MARKS:
+                continue
+            bare = paths.bare(one)
+            if bare not in last or paths.round_number(one) > paths.round_number(last[bare]):
+                last[bare] = one
+        return list(last.values())
+
+
+def current(fold: Fold, bare: str) -> str:
+    """The path of the round in which the step at a path (without its round) is now."""
+    number = fold.round_of(bare)
+    while (found := fold.outcomes.get(paths.with_round(bare, number))) is not None and found.retry_at:
+        number += 1
+    return paths.with_round(bare, number)
+
+
+def unfinished(fold: Fold) -> Return:
+    """What a redrive forgets: all that failed or was given up, with what was not reached because of it."""
+    found = Return(reopen=[""])
+    tree = _Tree(fold.outcomes)
+    waiting = [""]
+    while waiting:
+        for path in tree.places(waiting.pop()):
+            if path.rpartition("/")[2] == paths.AFTER_FAILURE:
+                found.drop.append(path)
+            else:
+                waiting += _left(path, fold.outcomes, tree, found)
+    return found
+
+
+def _left(path: str, outcomes: Mapping[str, Outcome], tree: _Tree, found: Return) -> list[str]:
+    """Forget a place that is not finished; returns it if what is inside is to be looked at."""
+    outcome = outcomes.get(path)
+    inside = bool(tree.places(path)) or any(mark.endswith("/~start") for mark in tree.marks(path))
+    if outcome is None:
+        found.drop += [mark for mark in tree.marks(path) if _was_given_up(mark, outcomes)]
+        return [path]
+    reason = (outcome.reason or {}).get("type")
+    if outcome.status == "skipped":
+        if reason in _UNREACHED:
+            found.drop.append(path)
+        return []
+    if outcome.status == "completed" or outcome.continued:
+        return []
+    if not inside:
+        found.drop.append(path)
+        return []
+    found.reopen.append(path)
+    found.drop += _spent(path, tree)
+    return [path]
+
+
+def _was_given_up(mark: str, outcomes: Mapping[str, Outcome]) -> bool:
+    """Whether a wait was closed because of what failed beside it."""
+    return mark in outcomes and outcomes[mark].status == "cancelled"
+
+
+def _spent(path: str, tree: _Tree) -> list[str]:
+    """What belongs to a container and is not true any more once it goes on: how a race ended, troubles, fallbacks."""
+    return [mark for mark in tree.marks(path) if not mark.endswith("/~start")]
+
+
+# ── rerun ──
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A step on the way to a place: the block it lies in and where that is."""
+
+    where: str
+    block: BlockPlan
+    step: StepPlan
+    path: str
+
+
+def sites(path: str, definition: Definition, fold: Fold, workflows: Mapping[str, Definition]) -> list[Site]:
+    """The steps on the way to the step at a path, outermost first. Raises InputError where there is none."""
+    found: list[Site] = []
+    where, block, segments = "", definition.plan.root, paths.bare_segments(path)
+    while segments:
+        name = segments.pop(0)
+        step = next((plan for plan in block.steps if plan.id == name), None)
+        if step is None:
+            raise _nowhere(path, f"{where}/{name}")
+        here = current(fold, f"{where}/{name}")
+        found.append(Site(where, block, step, here))
+        if segments:
+            where, block = _inside(path, here, step, segments, fold, workflows)
+    return found
+
+
+def _inside(
+    path: str, here: str, step: StepPlan, segments: list[str], fold: Fold, workflows: Mapping[str, Definition]
+) -> tuple[str, BlockPlan]:
+    """The block of a container that the way goes on in; takes the branch or iteration off `segments`."""
+    begun = fold.outcomes.get(paths.start(here))
+    if begun is not None and isinstance(begun.value, dict) and begun.value.get("digest") in workflows:
+        return here, workflows[begun.value["digest"]].plan.root
+    for block in step.step.blocks():
+        plan = step.blocks.get(block.where)
+        if plan is None:
+            continue
+        if block.item is not None and segments[0].isdigit():
+            return f"{here}/{segments.pop(0)}", plan
+        if block.segment and block.segment == segments[0]:
+            return f"{here}/{segments.pop(0)}", plan
+        if not block.segment and block.item is None and any(inner.id == segments[0] for inner in plan.steps):
+            return here, plan
+    raise _nowhere(path, f"{here}/{segments[0]}")
+
+
+def _nowhere(path: str, missing: str) -> InputError:
+    hint = "give the path of a step as `runs show` prints it"
+    return InputError([Problem("error", "path", f"there is no step at {missing}", hint, path=path)])
+
+
+def from_path(way: list[Site], fold: Fold) -> Return:
+    """What a rerun from the last step of a way forgets: it, all that comes after it, and all around it that settled."""
+    found = Return(reopen=[""])
+    tree = _Tree(fold.outcomes)
+    for number, site in enumerate(reversed(way)):
+        after = site.block.downstream(site.step.id) or (site.step,)
+        fresh = [plan for plan in after if number == 0 or plan.id != site.step.id]
+        found.stale += [f"{site.where}/{plan.id}" for plan in fresh]
+        if number:
+            found.reopen.append(site.path)
+            found.drop += _spent(site.path, tree)
+        parts = site.where.removeprefix(way[-number - 2].path) if number + 1 < len(way) else ""
+        if parts:  # the branch or iteration that the block is
+            found.reopen.append(site.where)
+            found.drop += _later(way[-number - 2], site.where, tree)
+    if paths.AFTER_FAILURE in {place.rpartition("/")[2] for place in tree.places("")}:
+        found.drop.append(f"/{paths.AFTER_FAILURE}")
+    return found
+
+
+def _later(loop: Site, iteration: str, tree: _Tree) -> list[str]:
+    """Iterations that follow from the one that is done again: those of `until`, and of a loop that looks back."""
+    done = _index(iteration)
+    if done is None or not (getattr(loop.step.step, "until", None) is not None or _looks_back(loop.step)):
+        return []
+    return [path for path in tree.places(loop.path) if (index := _index(path)) is not None and index > done]
+
+
+def _index(path: str) -> int | None:
+    last = path.rpartition("/")[2]
+    return int(last) if last.isdigit() else None
+
+
+def _looks_back(loop: StepPlan) -> bool:
+    """Whether anything in a loop refers to the output of the iteration before."""
+    texts = [text for step in walk([loop.step]) for text in step.texts()]
+    return any(str(ref).startswith("loop.previous") for text in texts for ref in refs_of(text.value))
+
+
+def joined(rerun: Return, redrive: Return, fold: Fold) -> Return:
+    """Both together: what the rerun covers already is left out of the redrive."""
+
+    def apart(given: Iterable[str]) -> list[str]:
+        return [path for path in given if not rerun.covers(path, fold)]
+
+    return Return(rerun.stale, [*rerun.reopen, *apart(redrive.reopen)], [*rerun.drop, *apart(redrive.drop)])
+
+
+def _within(path: str, top: str) -> bool:
+    return path == top or path.startswith(f"{top}/")
