@@ -163,6 +163,8 @@ class _Translation:
             found["when"] = found.pop("condition")
         if word == "approval" and "timeout" in found:
             self._move(found, "timeout", "expires_in")
+        if word == "approval" and (forbidden := found.get("forbid_self")) and isinstance(forbidden.value, bool):
+            self._move(found, "forbid_self", "allow_requester", forbidden.holding(not forbidden.value))
         if "arguments" in fields and "inputs" not in fields and "inputs" in found:
             self._move(found, "inputs", "arguments", canonical_inputs(found["inputs"], before, self.report))
         elif "inputs" in found:
