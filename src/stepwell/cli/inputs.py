@@ -56,6 +56,11 @@ def read_json(text: str, where: str) -> Json:
         raise Refusal(f"{where}: this is not JSON: {error or 'nested too deep'}") from None
 
 
+def read_json_or_file(text: str, where: str) -> Json:
+    """JSON text, or what `@FILE` holds (`@-`: the standard input). Raises Refusal."""
+    return _read(Path(text[1:])) if text.startswith("@") else read_json(text, where)
+
+
 def _read(file: Path) -> Json:
     if str(file) == "-":
         return read_json(sys.stdin.read(), "standard input")

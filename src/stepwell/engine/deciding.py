@@ -6,10 +6,11 @@ the rules of `approvals/`, which the store asks inside its transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.approvals import notices, opening
+from stepwell.approvals.may_decide import check_permission, check_state
 from stepwell.approvals.rules import rules_of
 from stepwell.errors import Conflict, Forbidden, InputError, NotFound, Problem, StepwellError
 from stepwell.interpreter.instants import instant_text
@@ -86,6 +87,19 @@ class Deciding:
     async def actor(self, by: str | Actor, channel: str = "python") -> Actor:
         """Who a name is. Raises Forbidden for a name that nobody has, and InputError for what is no name."""
         return by if isinstance(by, Actor) else await resolve(self._store.people, self._account, by, channel=channel)
+
+    def for_actor(self, waits: Iterable[Wait], actor: Actor) -> list[Wait]:
+        """Those that somebody may decide now."""
+        return [wait for wait in waits if self._may(wait, actor)]
+
+    def _may(self, wait: Wait, actor: Actor) -> bool:
+        try:
+            check_state(wait, self._now())
+            if not actor.rules_off:
+                check_permission(wait, rules_of(wait), actor.person)
+        except REFUSED:
+            return False
+        return True
 
     async def _known(self, name: str) -> Person:
         try:

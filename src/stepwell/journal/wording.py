@@ -32,7 +32,8 @@ def waiting(wait: WaitRow) -> tuple[str, dict[str, Json]]:
             then = {"approve": "approved", "reject": "rejected", "fail": "failed", "suspend": "an incident"}
             late = then.get(str(getattr(wait, "on_expire", "")), "")
             until += f" (then it counts as {late})" if until and late else ""
-            return f"It waits for a decision on {said}{since}{until}{_reminds(wait, facts)}.", facts
+            coming = reminders(wait, facts)
+            return f"It waits for a decision on {said}{since}{until}{f', {coming}' if coming else ''}.", facts
         case "event":
             topic = str(getattr(wait, "topic", "") or "")
             facts["event"] = topic
@@ -56,21 +57,20 @@ def _approval(wait: WaitRow, request: Mapping[str, Json]) -> tuple[str, dict[str
     return f"{title} by {who}{f' ({so_far})' if votes else ''}", facts
 
 
-def _reminds(wait: WaitRow, facts: dict[str, Json]) -> str:
-    """When somebody is reminded next, and who is asked as well and when."""
-    rules, told = _rules(wait), ""
-    at = float(getattr(wait, "next_at", 0.0) or 0.0)
-    if at and rules.get("remind_every"):
-        every, reminded = float(rules["remind_every"]), int(rules.get("reminded", 0))
-        reminder = wait.opened + (reminded + 1) * every
+def reminders(wait: WaitRow, facts: dict[str, Json] | None = None) -> str:
+    """When somebody is reminded next, and who is asked as well and when; `facts` takes them up."""
+    rules, told = _rules(wait), []
+    facts = {} if facts is None else facts
+    if rules.get("remind_every"):
+        reminder = wait.opened + (int(rules.get("reminded", 0)) + 1) * float(rules["remind_every"])
         facts["next_reminder"] = instant(reminder)
-        told += f", next reminder {time_text(reminder)}"
+        told.append(f"next reminder {time_text(reminder)}")
     for escalation in rules.get("escalate") or ():
         if not escalation.get("done"):
             asked, at = _named(escalation["to"]), wait.opened + escalation["after"]
             facts.setdefault("escalations", []).append({"at": instant(at), "to": asked})
-            told += f", from {time_text(at)} also by {people(asked)}"
-    return told
+            told.append(f"from {time_text(at)} also by {people(asked)}")
+    return ", ".join(told)
 
 
 def approvers(wait: WaitRow) -> dict[str, list[str]] | None:
