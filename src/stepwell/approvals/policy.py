@@ -33,6 +33,16 @@ def settled(rules: Rules, votes: Votes) -> str | None:
     return None
 
 
+def could_be_approved(rules: Rules, able: Iterable[str]) -> bool:
+    """Whether these people, if all of them agree, are what is required."""
+    names = set(able)
+    if rules.require.mode == "sequence":
+        stand_ins = names & {*rules.escalated, *rules.later()}
+        empty = [group for group in rules.approvers if not names & set(group.members or ())]
+        return len(empty) <= len(stand_ins)
+    return _enough(rules, (), sorted(names))
+
+
 def turn(rules: Rules, votes: Votes) -> Group | None:
     """Whose turn it is in a sequence; None in other modes, and when all have voted.
 

@@ -125,7 +125,7 @@ class Engine:
         """
         asks = await self.people.requester(requester)
         chain = deeper(loaded.workflow.workflow)
-        filled, problems = await self._preflight.check(loaded, _plain(value))
+        filled, problems = await self._preflight.check(loaded, _plain(value), requester=asks.name)
         if any(problem.severity == "error" for problem in problems):
             raise InputError(problems)
         digest = await self._bundles.store(ACCOUNT, loaded)

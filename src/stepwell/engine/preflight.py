@@ -5,13 +5,14 @@ The law of the file: it executes nothing; a check that cannot be made says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.check.calls import check_calls
 from stepwell.definition.schemas import problems_of, with_defaults
 from stepwell.definition.step import Location, NoRecipes, Step
 from stepwell.definition.suggest import did_you_mean
+from stepwell.engine.deciders import undecidable
 from stepwell.errors import DefinitionError, NotFound, Problem
 
 if TYPE_CHECKING:
@@ -31,22 +32,33 @@ class Preflight:
         self._parts = parts
         self._passed: LoadedWorkflow | None = None
         """The workflow whose steps were found right last, as it was loaded."""
+        self._asks = False
+        """Whether that one asks people, whom the directory must have."""
 
-    async def check(self, loaded: LoadedWorkflow, value: Json) -> tuple[Json, list[Problem]]:
+    async def check(self, loaded: LoadedWorkflow, value: Json, *, requester: str = "") -> tuple[Json, list[Problem]]:
         """The input with its defaults, and every problem but those that loading already told."""
         filled, problems = checked_input(loaded.workflow.input, value)
         if self._passed is not loaded:
             found = [*check_calls(loaded, _Callees(self._parts, loaded.file)), *self._steps(loaded)]
             if not any(problem.severity == "error" for problem in found):  # else what is called may not load
                 found += [problem for child in self._parts.called_by(loaded) for problem in self._steps(child)]
+                self._asks = any(_asks(one) for one in (loaded, *self._parts.called_by(loaded)))
             self._passed = None if found else loaded
             problems += found
+        if self._asks and not any(problem.severity == "error" for problem in problems):
+            people = await self._parts.store.people.people(self._parts.account)
+            for one in (loaded, *self._parts.called_by(loaded)):
+                problems += self._told(one, lambda step: undecidable(step, people, requester))
         return filled, problems
 
     def _steps(self, loaded: LoadedWorkflow) -> Iterator[Problem]:
-        everything = (found for top, steps in loaded.workflow.lists() for found in _located(steps, top))
-        for where, step in everything:
-            for code, message, hint in self._step(step, loaded):
+        return self._told(loaded, lambda step: self._step(step, loaded))
+
+    def _told(
+        self, loaded: LoadedWorkflow, check: Callable[[Step], Iterator[tuple[str, str, str]]]
+    ) -> Iterator[Problem]:
+        for where, step in _everything(loaded):
+            for code, message, hint in check(step):
                 place = (*where, code if hasattr(step, code) else "type")
                 line, column = loaded.positions.place(place)
                 pointer = "".join(f"/{part}" for part in place)
@@ -131,6 +143,14 @@ class _Callees:
 
     def workflow(self, name: str, file: str) -> LoadedWorkflow:
         return self._parts.child(name, file)
+
+
+def _everything(loaded: LoadedWorkflow) -> Iterator[tuple[Location, Step]]:
+    return (found for top, steps in loaded.workflow.lists() for found in _located(steps, top))
+
+
+def _asks(loaded: LoadedWorkflow) -> bool:
+    return any(step.type == "approval" for _, step in _everything(loaded))
 
 
 def _located(steps: Iterable[Step], where: Location) -> Iterator[tuple[Location, Step]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -68,10 +68,10 @@ class Approvers(BaseModel):
         found["anyOf"] = [kept, short]
         return found
 
-    def groups(self, scope: Scope) -> list[dict[str, Json]]:
+    def groups(self, text: Callable[[Template], str]) -> list[dict[str, Json]]:
         """Each of them, named, in the order in which they are written."""
         return [
-            {"kind": _WORDS[word], "name": scope.text(name) if isinstance(name, Template) else name}
+            {"kind": _WORDS[word], "name": text(name) if isinstance(name, Template) else name}
             for word, index in self._written
             for name in [getattr(self, word)[index]]
         ]
@@ -164,6 +164,11 @@ class Approval(Control):
     ] = "fail"
     on_changes: Return | None = None
 
+    def names_all(self) -> bool:
+        """Whether everybody who is asked is named in the definition, and not worked out in the run."""
+        asked = (self.approvers, *(later.to for later in self.escalate))
+        return all(one is None or one.constant() for one in asked)
+
     def unperformed(self) -> Iterable[tuple[Location, str]]:
         if self.on_changes is not None:
             yield ("on_changes",), "the decision `changes requested`"
@@ -197,11 +202,12 @@ class Approval(Control):
             "show": scope.render(self.show) if self.show is not None else None,
             "form": self.form,
             "decisions": ["approved", "rejected"],
-            "rules": self._rules(scope),
+            "rules": self.rules(scope.text),
         }
 
-    def _rules(self, scope: Scope) -> Json:
-        groups = [] if self.approvers is None else self.approvers.groups(scope)
+    def rules(self, text: Callable[[Template], str]) -> dict[str, Json]:
+        """Who may decide, how many of them, and when they are reminded, as `approvals/rules.py` reads it."""
+        groups = [] if self.approvers is None else self.approvers.groups(text)
         require: dict[str, Json] = {"mode": self.require}
         if isinstance(self.require, Require) and self.require.quorum is not None:
             require = {"mode": "quorum", "count": self.require.quorum}
@@ -215,7 +221,7 @@ class Approval(Control):
             "require": require,
             "allow_requester": not groups if self.allow_requester is None else self.allow_requester,
             "remind_every": self.remind_every or 0.0,
-            "escalate": [{"after": later.after, "to": later.to.groups(scope)} for later in self.escalate],
+            "escalate": [{"after": later.after, "to": later.to.groups(text)} for later in self.escalate],
         }
 
     async def run(self, scope: Scope) -> Outcome:
