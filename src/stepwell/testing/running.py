@@ -74,6 +74,12 @@ class Project:
         return cls(loaded, Settings.load(folder, os.environ))
 
 
+def everything(project: Project) -> list[LoadedWorkflow]:
+    """The workflow and all that it calls for certain."""
+    parts = _parts(MemoryRunStore(), ScriptedWorld(), VirtualClock(), project.settings)
+    return [project.loaded, *parts.called_by(project.loaded)]
+
+
 def _parts(store: Any, world: ScriptedWorld, clock: VirtualClock, settings: Settings) -> Parts:
     tools = AnyTools(world)
     return Parts(
@@ -159,9 +165,7 @@ class _Stage:
     def _engine(self, store: MortalStore) -> Engine:
         self.world.ended = store.dead.is_set
         parts = _parts(store, self.world, self.clock, self.project.settings)
-        loaded = self.project.loaded
-        everything = [loaded, *parts.called_by(loaded)]
-        self.world.steps = {step.id: step for one in everything for step in walk(_blocks(one))}
+        self.world.steps = {step.id: step for one in everything(self.project) for step in walk(_blocks(one))}
         return Engine(parts, self.project.settings, serves=False)
 
     async def _live(
