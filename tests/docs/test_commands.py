@@ -56,7 +56,7 @@ def test_every_command_in_a_document_exists_with_its_options(document):
 def _shell(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
     """Run a script in a folder, with the command line of this environment found as `stepwell`."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    env = {**os.environ, "PATH": path}
+    env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "src")}
     env.pop("STEPWELL_DATABASE", None)
     command = ["bash", "-c", script]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)

@@ -22,6 +22,7 @@ _COMMANDS = {
     "fmt": ("stepwell.cli.fmt:fmt", "Rewrite definitions in canonical words."),
     "graph": ("stepwell.cli.graph:graph", "Draw a workflow: in the terminal, for mermaid, as SVG."),
     "run": ("stepwell.cli.run:run", "Run a workflow here and now."),
+    "test": ("stepwell.cli.test:test", "Run the tests of a project's workflows, in virtual time."),
     "runs": ("stepwell.cli.runs:runs", "List, show, follow, resume and cancel runs."),
     "explain": ("stepwell.cli.explain:explain", "Why a run stands where it stands, step by step."),
     "approvals": ("stepwell.cli.approvals:approvals", "See and decide what waits for people."),

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from stepwell.definition.positions import Location
 from stepwell.expressions import ExpressionError
+from stepwell.interpreter.scope import explain
 from stepwell.testing.result import Result, short
 from stepwell.testing.suite import TestCase
 
@@ -55,7 +56,7 @@ def differences(test: TestCase, result: Result) -> list[Difference]:
         found += _step(str(name), said, result, (*where, "steps", name))
     for name, said in (expect.get("calls") or {}).items():
         found += _calls(str(name), said, result, (*where, "calls", name))
-    counts = {"notifications": result.notifications, "refused": result.refused}
+    counts: dict[str, list[Json]] = {"notifications": [*result.notifications], "refused": [*result.refused]}
     for name, these in counts.items():
         if name in expect and expect[name] != len(these):
             found.append(Difference(f"number of {name}", expect[name], len(these), (*where, name)))
@@ -148,13 +149,15 @@ def _expressions(test: TestCase, result: Result, where: Location) -> Iterator[Di
         "run": {"id": result.run.id, "status": result.status, "seconds": result.virtual_seconds},
         "calls": {step: len(result.called(step)) for step in records},
     }
-    for index, (text, program) in enumerate(test.that):
+    for index, expression in enumerate(test.that):
         try:
-            found: Json = program.evaluate(context)
+            found: Json = expression.program.evaluate(context)
+            if found is False:
+                found = {"false, for": explain(expression, context)["values"]}
         except ExpressionError as error:
             found = f"{error.message}" + (f" ({error.hint})" if error.hint else "")
         if found is not True:
-            yield Difference(text, expected=True, found=found, where=(*where, "that", index))
+            yield Difference(expression.source, expected=True, found=found, where=(*where, "that", index))
 
 
 def _record(told: dict[str, Json]) -> dict[str, Json]:

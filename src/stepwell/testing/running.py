@@ -177,6 +177,8 @@ class _Stage:
                 await engine.resume(run_id) if await _open(engine, run_id) else RunHandle(engine, run_id)
             )
         else:
+            if people_known := self.world.known_people():
+                await engine.people.add(people_known)
             handle = await engine.start(self.project.loaded, value, requester=requester)
         while True:
             self._news.clear()

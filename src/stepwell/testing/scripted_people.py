@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = Any
 BY = "tester"
-"""Who acts where a script does not say."""
+"""Who acts where a script does not say, and nobody is known; else it is the local operator."""
 
 
 class ScriptedPeople:
@@ -89,7 +89,7 @@ class ScriptedPeople:
     async def _act(self, answer: Answer, wait: Wait) -> None:
         engine = self._engine
         assert engine is not None
-        by = answer.by or BY
+        by = answer.by or ("" if self._world.people else BY)
         if answer.word == "decision":
             await engine.decide(wait.id, answer.value, comment=answer.comment, data=answer.data, by=by)
         elif answer.word == "event":

@@ -16,9 +16,9 @@ from stepwell.definition.step import Step
 from stepwell.engine.knowledge_performer import KnowledgePerformer
 from stepwell.engine.notify_performer import NotifyPerformer
 from stepwell.engine.performer import CallContext, Performed, Performer
-from stepwell.errors import Problem, StepFailed
+from stepwell.errors import InputError, Problem, StepFailed
 from stepwell.interpreter.effect import Effect, KnowledgeRead, KnowledgeWrite, ModelCall, Notify, ToolCall
-from stepwell.ports import KnowledgeStore, Tool, ToolCallContext, Tools
+from stepwell.ports import KnowledgeStore, Person, Tool, ToolCallContext, Tools
 from stepwell.stores.knowledge_memory import MemoryKnowledge
 from stepwell.testing.fitting import fitting
 from stepwell.testing.scripts import Answer, Scripts, bare
@@ -53,6 +53,8 @@ class ScriptedWorld:
     once: frozenset[str] = frozenset()
     known: Tools | None = None
     """Registered tools: whether one may be repeated is theirs to say. None of them is called."""
+    people: Sequence[Person | Mapping[str, Json]] = ()
+    """Who is known: `Person`, or the same as plain data. Without anybody, every name may decide everything."""
     knowledge: KnowledgeStore = field(default_factory=MemoryKnowledge)
     """Where `kb_search` and `kb_write` steps without a script read and write."""
     calls: list[Call] = field(default_factory=list)
@@ -68,6 +70,14 @@ class ScriptedWorld:
     def __post_init__(self) -> None:
         if not isinstance(self.scripts, Scripts):
             self.scripts = Scripts(self.scripts)
+
+    def known_people(self) -> list[Person]:
+        """Raises InputError for one who is described wrongly."""
+        try:
+            return [one if isinstance(one, Person) else Person(**_person(one)) for one in self.people]
+        except TypeError as wrong:
+            hint = "write  {name: ana, roles: [approver], departments: [care]}"
+            raise InputError([Problem("error", "people", f"no person is described so: {wrong}", hint)]) from None
 
     def answers(self) -> Scripts:
         assert isinstance(self.scripts, Scripts)
@@ -149,6 +159,10 @@ class ScriptedWorld:
             return {"type": "object", "properties": {"text": {"type": "string"}}}
         found = self.steps.get(step)
         return getattr(found, "output_schema", None)
+
+
+def _person(said: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: tuple(part) if isinstance(part, list) else part for name, part in said.items()}
 
 
 def _shaped(effect: Effect, answer: Answer) -> Json:

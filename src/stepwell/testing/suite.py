@@ -18,8 +18,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from stepwell.adapters.python_tools import PythonTools
 from stepwell.definition import yaml_text
-from stepwell.definition.fields import seconds
+from stepwell.definition.fields import Expression, seconds
 from stepwell.definition.limits import LARGEST_FILE
 from stepwell.definition.load import LoadedWorkflow
 from stepwell.definition.positions import Location, Positions, plain
@@ -27,16 +28,20 @@ from stepwell.definition.report import Report, TooWrong
 from stepwell.definition.step import walk
 from stepwell.definition.suggest import did_you_mean
 from stepwell.errors import DefinitionError, NotFound, Problem
-from stepwell.expressions import ExpressionError, Program, compile_expression
+from stepwell.expressions import ExpressionError
 from stepwell.interpreter.instants import instant
+from stepwell.ports import Tools
 from stepwell.testing.running import Project, everything
+from stepwell.testing.scripted_world import ScriptedWorld
 from stepwell.testing.scripts import bare, read_scripts
 from stepwell.testing.virtual_time import START, VirtualClock
 
 Json: TypeAlias = Any
 
-TOP = ("workflow", "description", "mock", "input", "start", "tests")
-TEST = ("name", "workflow", "input", "mock", "expect", "start", "jumps", "once", "requester", "strict")
+TOP = ("workflow", "description", "mock", "input", "people", "start", "tests")
+TEST = (
+    "name", "workflow", "input", "mock", "expect", "people", "start", "jumps", "once", "requester", "strict",
+)  # fmt: skip
 EXPECT = (
     "status", "output", "exact", "error", "steps", "calls", "that", "notifications", "waits", "refused",
 )  # fmt: skip
@@ -59,14 +64,23 @@ class TestCase:
     input: Json
     mock: dict[str, Json]
     expect: dict[str, Json]
-    that: tuple[tuple[str, Program], ...]
+    that: tuple[Expression, ...]
     start: str = START
     jumps: tuple[tuple[str, float], ...] = ()
     """When the wall clock is set, and by how many hours."""
     once: frozenset[str] = frozenset()
+    people: tuple[dict[str, Json], ...] = ()
     requester: str = ""
     strict: bool = True
     where: Location = ()
+
+    def world(self) -> ScriptedWorld:
+        return ScriptedWorld(self.mock, strict=self.strict, once=self.once, known=self.tools(), people=self.people)
+
+    def tools(self) -> Tools | None:
+        """The project's registered tools, none of which is called. Raises DefinitionError."""
+        files = self.project.settings.tools
+        return PythonTools.from_files(files) if files else None
 
     def clock(self) -> VirtualClock:
         clock = VirtualClock(self.start)
@@ -131,7 +145,7 @@ def find_suites(places: list[Path]) -> list[Path]:
 
 
 def load_suite(file: Path) -> Suite:
-    """A test file. Raises DefinitionError with everything that is wrong with it and with the workflows that it names."""
+    """A test file. Raises DefinitionError with all that is wrong with it and with the workflows that it names."""
     report = Report(str(file))
     try:
         text = file.read_text("utf-8-sig")
@@ -146,7 +160,9 @@ def load_suite(file: Path) -> Suite:
     reading = _Reading(file, Positions(root), list(report.problems))
     tests = tuple(_tests(plain(root), reading))
     if reading.problems:
-        raise DefinitionError(reading.problems)
+        raise DefinitionError(
+            sorted(reading.problems, key=lambda problem: (problem.file, problem.line, problem.column))
+        )
     return Suite(file, tests, reading.positions)
 
 
@@ -168,13 +184,16 @@ def _tests(data: Json, reading: _Reading) -> Iterator[TestCase]:
             reading.wrong((*where, "name"), f"there are two tests named {name!r}")
         names.add(str(name))
         project = _project(said.get("workflow", top.get("workflow")), where, reading)
-        test = _test({**top, **said}, shared | _mapping(said, "mock", where, reading), where, reading)
+        facts = _facts({**top, **said}, where, reading)
+        mock = shared | _mapping(said, "mock", where, reading)
         if project is not None:
-            _check_names(test, project, reading, own=set(said.get("mock") or ()))
-            yield replace(test, project=project)
+            test = TestCase(name=str(name), project=project, mock=mock, where=where, **facts)
+            _check_names(test, reading, own=set(said.get("mock") or ()))
+            yield test
 
 
-def _test(said: dict[str, Json], mock: dict[str, Json], where: Location, reading: _Reading) -> TestCase:
+def _facts(said: dict[str, Json], where: Location, reading: _Reading) -> dict[str, Any]:
+    """The fields of a test that need no workflow."""
     expect = reading.known(said.get("expect", {}), EXPECT, (*where, "expect"), "expect")
     if (status := expect.get("status")) is not None and status not in STATUSES:
         hint = did_you_mean(str(status), STATUSES) or f"one of {', '.join(STATUSES)}"
@@ -184,27 +203,24 @@ def _test(said: dict[str, Json], mock: dict[str, Json], where: Location, reading
         instant(str(start))
     except ValueError as error:
         reading.wrong((*where, "start"), str(error))
-    return TestCase(
-        name=str(said.get("name")),
-        project=None,  # type: ignore[arg-type] -- set by whoever reads the file
-        input=said.get("input"),
-        mock=mock,
-        expect=expect,
-        that=tuple(_that(expect, where, reading)),
-        start=str(start),
-        jumps=tuple(_jumps(said.get("jumps", []), (*where, "jumps"), reading)),
-        once=frozenset(map(str, said.get("once") or ())),
-        requester=str(said.get("requester") or ""),
-        strict=said.get("strict") is not False,
-        where=where,
-    )
+    return {
+        "input": said.get("input"),
+        "expect": expect,
+        "that": tuple(_that(expect, where, reading)),
+        "start": str(start),
+        "jumps": tuple(_jumps(said.get("jumps", []), (*where, "jumps"), reading)),
+        "once": frozenset(map(str, said.get("once") or ())),
+        "people": tuple(said.get("people") or ()),
+        "requester": str(said.get("requester") or ""),
+        "strict": said.get("strict") is not False,
+    }
 
 
-def _that(expect: dict[str, Json], where: Location, reading: _Reading) -> Iterator[tuple[str, Program]]:
+def _that(expect: dict[str, Json], where: Location, reading: _Reading) -> Iterator[Expression]:
     given = expect.get("that", [])
     for index, text in enumerate(given if isinstance(given, list) else [given]):
         try:
-            yield str(text), compile_expression(str(text), names=THAT_NAMES)
+            yield Expression(str(text), names=THAT_NAMES)
         except ExpressionError as error:
             place = (*where, "expect", "that", index) if isinstance(given, list) else (*where, "expect", "that")
             reading.wrong(place, f"{error.message} in {text!r}", error.hint or "", code="expression")
@@ -254,9 +270,9 @@ def _project(name: Json, where: Location, reading: _Reading) -> Project | None:
     return reading.projects[file]
 
 
-def _check_names(test: TestCase, project: Project, reading: _Reading, own: set[str]) -> None:
+def _check_names(test: TestCase, reading: _Reading, own: set[str]) -> None:
     """That scripts and expectations are of steps that there are."""
-    ids = {step.id: step.type for loaded in everything(project) for step in walk(blocks(loaded))}
+    ids = {step.id: step.type for loaded in everything(test.project) for step in walk(blocks(loaded))}
     for name in test.mock:
         step = bare(f"/{name.strip('/')}").rpartition("/")[2]
         where = (*test.where, "mock", name) if name in own else ("mock", name)
