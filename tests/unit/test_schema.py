@@ -23,7 +23,7 @@ FILES = sorted(
     path
     for folder in ("examples", "src/stepwell/cli/project")
     for path in (ROOT / folder).rglob("*.y*ml")
-    if "tickets" not in path.parts
+    if not {"tickets", "tests"} & set(path.relative_to(ROOT).parts)
 )
 HEAD = "workflow: w\nsteps:\n"
 
