@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from stepwell.definition.positions import Location
 from stepwell.expressions import ExpressionError
-from stepwell.interpreter.scope import explain
+from stepwell.interpreter.reasons import explain
 from stepwell.testing.result import Result, short
 from stepwell.testing.suite import TestCase
 
