@@ -407,8 +407,8 @@ class RunStore(Protocol):
         looked at, or has a message that nobody has read.
         """
 
-    async def repin(self, account: str, run_id: str, pin: Repin) -> Run:
-        """Give a parked run another definition: the pin, its entry and the wake-up in one transaction.
+    async def repin(self, account: str, run_id: str, pin: Repin, *, notes: Sequence[AuditRecord] = ()) -> Run:
+        """Give a parked run another definition: the pin, its entry, the wake-up and the notes in one transaction.
 
         Raises NotFound, and Conflict if the run is not parked as `pin` says: it went on, or has another definition.
         """
@@ -560,10 +560,13 @@ class Published:
 class Library(Protocol):
     """Published workflows. A version never changes; a run that was started with one does not need it any more."""
 
-    async def publish(self, account: str, new: NewVersion) -> tuple[Published, bool]:
+    async def publish(
+        self, account: str, new: NewVersion, *, notes: Sequence[AuditRecord] = ()
+    ) -> tuple[Published, bool]:
         """Store the next version, durable on return; the second value says whether it is new.
 
-        Where the newest version has the same definition and content already, that one is returned.
+        If so the notes are kept, and what they are about is the version, `id@number`. Where the newest version has the
+        same definition and content already, that one is returned.
         """
 
     async def find(self, account: str, workflow: str, version: str = "") -> Published:
@@ -584,8 +587,8 @@ class Library(Protocol):
     async def workflows(self, account: str) -> list[Published]:
         """The newest version of every workflow, by id."""
 
-    async def delete(self, account: str, workflow: str, number: int) -> Published:
-        """Take a version out of the library.
+    async def delete(self, account: str, workflow: str, number: int, *, notes: Sequence[AuditRecord] = ()) -> Published:
+        """Take a version out of the library, and keep the notes.
 
         Raises NotFound, and Conflict (detail: runs, at most ten) while a run that has not ended pinned its definition,
         itself or by calling it.

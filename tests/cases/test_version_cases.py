@@ -10,6 +10,7 @@ from tests.engine_world import engine_with, open_waits, statuses, workflow
 
 from stepwell.errors import Conflict, DefinitionError, NotFound
 from stepwell.journal.entry import decode
+from stepwell.people.actor import local_operator
 from stepwell.stores.memory import MemoryRunStore
 from stepwell.testing.scripted import ScriptedTools
 
@@ -423,14 +424,14 @@ async def test_a_decision_between_the_check_and_the_move_is_not_lost():
         digest = await engine._bundles.store("default", workflow([tool("a"), GATE, tool("c")]))
         plan = await engine.versions._migrations.plan(run_id, digest)
         await engine.decide((await open_waits(engine, run_id))["/g"].id, "approved")
-        assert (await engine.versions._migrations.move(plan, "ana")).definition == digest
+        assert (await engine.versions._migrations.move(plan, local_operator())).definition == digest
         assert (await resumed(engine, run_id)).status == "completed"
         assert tools.called("c") == [{"n": 1}]
         other = await parked(engine, OLD)
         plan = await engine.versions._migrations.plan(other, digest)
         await approve(engine, other)
         with pytest.raises(Conflict):
-            await engine.versions._migrations.move(plan, "ana")
+            await engine.versions._migrations.move(plan, local_operator())
 
 
 async def test_an_open_sub_workflow_stays_at_the_version_it_began_with():

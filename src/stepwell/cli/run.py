@@ -10,6 +10,7 @@ import click
 
 from stepwell.cli import exits, options
 from stepwell.cli.command import Command
+from stepwell.cli.sources import WorkflowArgument
 
 if TYPE_CHECKING:
     from stepwell.definition.load import LoadedWorkflow
@@ -45,11 +46,12 @@ class Order:
         stepwell run workflow.yaml --input ticket.json
         stepwell run workflow.yaml -i name=Ana -i count:=3
         stepwell run workflow.yaml --input ticket.json --json | tail -n 1
+        stepwell run refund@3 -i order=A-17
     """,
     epilog="Exit codes: 0 completed, 1 failed, timed out or cancelled, 2 wrong use, definition or input, "
     "3 waits for a person, 4 suspended, 5 waits for a time, 130 interrupted. Ctrl-C parks the run.",
 )
-@click.argument("file", type=options.FILE)
+@click.argument("file", type=WorkflowArgument(), metavar="FILE|ID[@VERSION]")
 @click.option("--input", "input_file", type=_PATH, metavar="FILE.json", help="The input; - is standard input.")
 @click.option("-i", "pairs", multiple=True, metavar="NAME=VALUE", help=_PAIR)
 @options.tools
@@ -60,7 +62,10 @@ class Order:
 @click.option("--dry-run", is_flag=True, help="Check everything and show the steps; execute nothing.")
 @options.as_json
 def run(**given: Any) -> None:
-    """Run the workflow in FILE here and now, and show its steps as they go."""
+    """Run the workflow in FILE here and now, and show its steps as they go.
+
+    Where there is no such file, a published workflow is meant: ID is its newest version, ID@VERSION that one.
+    """
     from stepwell.cli.opening import run_async
 
     click.get_current_context().exit(run_async(_run(Order(**given))))
@@ -69,11 +74,12 @@ def run(**given: Any) -> None:
 async def _run(order: Order) -> int:
     from stepwell.cli.inputs import hinted, pair_hints, read_input
     from stepwell.cli.opening import opened
+    from stepwell.cli.sources import workflow_named
 
-    missing: Any = "aside" if order.dry_run else "make"
+    missing: Any = "refuse" if not order.file.exists() else "aside" if order.dry_run else "make"
     start = order.file.resolve().parent
     async with opened(order.database, start=start, tools=order.tools, missing=missing) as engine:
-        loaded = engine.load(order.file)
+        loaded = await workflow_named(engine, order.file)
         value = read_input(order.input_file, order.pairs, loaded.workflow.input)
         found = hinted(await engine.preflight(loaded, value), pair_hints(order.pairs, loaded.workflow.input))
         problems = [*loaded.warnings, *found]

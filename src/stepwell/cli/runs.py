@@ -39,6 +39,7 @@ _STATUS = click.Choice(
 @click.group(
     cls=Group,
     default="list",
+    lazy={"migrate": ("stepwell.cli.migrate:migrate", "Move parked runs to another version, after a plan.")},
     example="stepwell runs list --status failed\nstepwell runs show 019c\nstepwell runs resume 019c",
 )
 def runs() -> None:

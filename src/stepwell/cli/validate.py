@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from stepwell.library.recipes import FileRecipes
 
 
+_PUBLISHED = frozenset({"workflow", "recipe"})
+"""What is missing in files may be published."""
+
+
 @click.command(
     cls=Command,
     example="stepwell validate workflow.yaml\nstepwell validate workflows/*.yaml --json",
@@ -53,7 +57,13 @@ def validate(*, files: tuple[Path, ...], tools: tuple[Path, ...], as_json: bool)
 
 def _problems(file: Path, tools: tuple[Path, ...]) -> list[Problem]:
     """Everything that can be checked, also where something else is wrong already."""
-    from stepwell.cli.validate_project import asks_the_project, project_problems, settings_problems, unchecked
+    from stepwell.cli.validate_project import (
+        asks_the_project,
+        project_problems,
+        published_problems,
+        settings_problems,
+        unchecked,
+    )
     from stepwell.definition.load import load_file
     from stepwell.errors import DefinitionError
     from stepwell.kinds import discover
@@ -71,6 +81,9 @@ def _problems(file: Path, tools: tuple[Path, ...]) -> list[Problem]:
         told = {(problem.file, problem.line, problem.message) for problem in problems}
         found = project_problems(file, loaded, tools)
         problems = [*problems, *(one for one in found if not told & _same(one))]
+        if any(problem.code in _PUBLISHED and problem.severity == "error" for problem in problems):
+            again = published_problems(file, tools)
+            problems = problems if again is None else again
     return [*wrong, *sorted(problems, key=lambda problem: (problem.file, problem.line, problem.column))]
 
 

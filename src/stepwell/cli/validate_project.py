@@ -60,6 +60,28 @@ def project_problems(file: Path, loaded: LoadedWorkflow, tools: Sequence[Path]) 
         return error.problems
 
 
+def published_problems(file: Path, tools: Sequence[Path]) -> list[Problem] | None:
+    """The same with what is published in the project's database besides; None where there is no database to ask."""
+    from stepwell.cli.opening import NoDatabase, opened, run_async
+    from stepwell.errors import DefinitionError, Unavailable
+
+    start = file.resolve().parent
+
+    async def work() -> list[Problem]:
+        async with opened(start=start, tools=tools) as engine:
+            loaded = engine.load(file)
+            found = await engine.preflight(loaded, {})
+            known = bool(tools or engine.settings.tools)
+        return [*loaded.warnings, *(_told(problem) for problem in found if _counts(problem, known=known))]
+
+    try:
+        return run_async(work())
+    except (NoDatabase, Unavailable):
+        return None
+    except DefinitionError as error:
+        return error.problems
+
+
 def _counts(problem: Problem, *, known: bool) -> bool:
     """Inputs are given to runs; and where no tools file is named, a run may name it."""
     return problem.file != "input" and (known or problem.code != "tool")

@@ -85,9 +85,9 @@ class Engine:
         self._preflight = Preflight(parts)
         self.people = People(parts.store.people, ACCOUNT)
         self.approvals = Deciding(parts.store, ACCOUNT, self._now)
-        self.versions = Versions(parts, self._bundles, self._preflight, world.clock)
         self.incidents = Incidents(parts.store, self.people, self._now)
         self.reruns = Reruns(parts.store, self._bundles, self.people, self._now)
+        self.versions = Versions(parts, self._bundles, self._preflight, self.people, self._now)
 
     def _world_of(self, run: Run) -> World:
         found = self._parts.world_of(run.project)

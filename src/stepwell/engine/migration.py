@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stepwell.engine.bundles import Bundles
     from stepwell.engine.parts import Parts
     from stepwell.interpreter.definition import Definition
+    from stepwell.people.actor import Actor
 
 Json: TypeAlias = Any
 
@@ -97,14 +98,15 @@ class Migrations:
             return replace(found, conflicts=(clash,))
         return await self._checked(found, loaded, new)
 
-    async def move(self, plan: Migration, by: str) -> Run:
+    async def move(self, plan: Migration, actor: Actor) -> Run:
         """Make a plan without conflicts true. Raises Conflict if the run has gone on since."""
         now, run = self._now(), plan.run
         draft = Draft(paths.with_round(MIGRATED, plan.count + 1), "started", Body(started=now, active=run.active))
-        draft.value({"from": plan.before, "to": plan.after, "version": plan.version, "by": by, "at": now})
+        draft.value({"from": plan.before, "to": plan.after, "version": plan.version, "by": actor.name, "at": now})
         entry = draft.entry(generation=run.generation, at=now)
         pin = Repin(plan.after, plan.version, run.epoch, plan.before, entry, plan.wake)
-        return await self._store.repin(self._account, run.id, pin)
+        noted = actor.did("run.migrate", run.id, {"from": plan.before, "to": plan.after, "version": plan.version})
+        return await self._store.repin(self._account, run.id, pin, notes=[noted])
 
     async def _checked(self, found: Migration, loaded: Loaded, new: Definition) -> Migration:
         entries = loaded.entries

@@ -6,14 +6,14 @@ The law of the file: a version never changes, and no run follows it anywhere; on
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.positions import Positions
 from stepwell.engine.migration import Migration, Migrations
-from stepwell.errors import Conflict, DefinitionError, NotFound, Problem
+from stepwell.errors import DefinitionError, InputError, NotFound, Problem
 from stepwell.journal.entry import decode, encode
 from stepwell.library.differences import Difference, Side, differences
 from stepwell.ports import NewVersion, Published, PublishedRecipe, Run
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from stepwell.definition.positions import Node
     from stepwell.engine.bundles import Bundles
     from stepwell.engine.parts import Parts
+    from stepwell.engine.people import People, Who
     from stepwell.engine.preflight import Preflight
-    from stepwell.ports import Clock, Library
+    from stepwell.people.actor import Actor
+    from stepwell.ports import Library
 
 Json: TypeAlias = Any
 
-OPERATOR = "local operator"
 _OF_THIS_MACHINE = ("tool", "model")
 """Problems with these codes are those of the machine that publishes, not of what is published."""
 
@@ -51,13 +52,16 @@ class Compared:
 class Versions:
     """The published workflows of one account, as `engine.versions`."""
 
-    def __init__(self, parts: Parts, bundles: Bundles, preflight: Preflight, clock: Clock) -> None:
+    def __init__(
+        self, parts: Parts, bundles: Bundles, preflight: Preflight, people: People, now: Callable[[], float]
+    ) -> None:
         self._parts = parts
+        self._people = people
         self._bundles = bundles
         self._preflight = preflight
         self._account = parts.account
-        self._now = clock.now
-        self._migrations = Migrations(parts, bundles, clock.now)
+        self._now = now
+        self._migrations = Migrations(parts, bundles, now)
 
     @property
     def _library(self) -> Library:
@@ -67,11 +71,12 @@ class Versions:
 
     # ── publishing ──
 
-    async def publish(self, loaded: LoadedWorkflow, *, note: str = "", by: str = "") -> tuple[Published, bool]:
+    async def publish(self, loaded: LoadedWorkflow, *, note: str = "", by: Who = "") -> tuple[Published, bool]:
         """Publish a workflow with everything that it names; the second value says whether there is a new version.
 
-        Raises DefinitionError with what is missing of what it names.
+        Raises DefinitionError with what is missing of what it names, and Forbidden.
         """
+        actor = await self._editor(by, "workflow.publish", loaded.workflow.workflow)
         _, problems = await self._preflight.check(loaded, {})
         wrong = [one for one in problems if one.severity == "error" and _concerns_all(one)]
         if wrong:
@@ -86,15 +91,17 @@ class Versions:
             file=loaded.file,
             label=loaded.workflow.version,
             note=note,
-            by=by or OPERATOR,
+            by=actor.name,
             at=self._now(),
             recipes=_recipes(bundle),
         )
-        return await self._library.publish(self._account, new)
+        noted = actor.did("workflow.publish", new.workflow, _detail(new))
+        return await self._library.publish(self._account, new, notes=[noted])
 
-    async def rollback(self, reference: str, *, note: str = "", by: str = "") -> tuple[Published, bool]:
+    async def rollback(self, reference: str, *, note: str = "", by: Who = "") -> tuple[Published, bool]:
         """Publish an earlier version (`id@version`) again, as the next one. Raises NotFound."""
         old = await self.find(reference)
+        actor = await self._editor(by, "workflow.rollback", reference)
         new = NewVersion(
             workflow=old.workflow,
             definition=old.definition,
@@ -103,19 +110,28 @@ class Versions:
             file=old.file,
             label=old.label,
             note=note,
-            by=by or OPERATOR,
+            by=actor.name,
             at=self._now(),
             origin=f"rollback of {old.number}",
             recipes=_recipes(await self._bundle(old.definition)),
         )
-        return await self._library.publish(self._account, new)
+        noted = actor.did("workflow.rollback", new.workflow, _detail(new))
+        return await self._library.publish(self._account, new, notes=[noted])
 
-    async def delete(self, reference: str) -> Published:
-        """Take `id@number` out of the library. Raises NotFound, and Conflict while open runs use it."""
+    async def delete(self, reference: str, *, by: Who = "") -> Published:
+        """Take `id@number` out of the library. Raises NotFound, Conflict while open runs use it, and Forbidden."""
         workflow, _, number = reference.partition("@")
         if not number.isdigit():
-            raise Conflict(f"to delete a version, name it by its number: {workflow}@N")
-        return await self._library.delete(self._account, workflow, int(number))
+            raise InputError([Problem("error", "version", f"{reference!r} is no version", f"write {workflow}@NUMBER")])
+        actor = await self._editor(by, "workflow.delete", reference)
+        noted = actor.did("workflow.delete", reference)
+        return await self._library.delete(self._account, workflow, int(number), notes=[noted])
+
+    async def _editor(self, by: Who, action: str, thing: str) -> Actor:
+        actor = await self._people.actor(by)
+        if not actor.is_local:
+            await self._people.demand(actor, "editor", "admin", to="publish workflows", about=actor.did(action, thing))
+        return actor
 
     # ── finding ──
 
@@ -161,17 +177,21 @@ class Versions:
 
     # ── moving ──
 
-    async def migrate(self, run_id: str, to: LoadedWorkflow, *, by: str = "", dry_run: bool = False) -> Migration:
+    async def migrate(self, run_id: str, to: LoadedWorkflow, *, by: Who = "", dry_run: bool = False) -> Migration:
         """Move a parked run to another definition, or with `dry_run` only say what that would do.
 
         Where anything conflicts nothing is changed; `conflicts` of the answer lists all of it. Raises NotFound, and
-        Conflict if the run is not parked.
+        Conflict if the run is not parked, and Forbidden.
         """
+        actor = await self._people.actor(by)
+        if not dry_run:
+            noted = actor.did("run.migrate", run_id)
+            await self._people.demand(actor, "operator", "admin", to="move a run to another version", about=noted)
         digest = await self._bundles.store(self._account, to)
         plan = await self._migrations.plan(run_id, digest)
         if dry_run or plan.conflicts or plan.same:
             return plan
-        run = await self._migrations.move(plan, by or OPERATOR)
+        run = await self._migrations.move(plan, actor)
         return replace(plan, run=run, done=True)
 
 
@@ -188,6 +208,11 @@ def text_of(loaded: LoadedWorkflow) -> str:
 
 def _concerns_all(problem: Problem) -> bool:
     return problem.file != "input" and not problem.code.startswith(_OF_THIS_MACHINE)
+
+
+def _detail(new: NewVersion) -> dict[str, Json]:
+    said = {"definition": new.definition, "label": new.label, "note": new.note, "origin": new.origin}
+    return {name: value for name, value in said.items() if value}
 
 
 def _content(data: dict[str, Json]) -> str:

@@ -201,8 +201,8 @@ def _of_pins(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Differe
 def _of_step(old: _Site, new: _Site) -> Iterator[Difference]:
     cosmetic = {*cosmetic_keys(new.data)} & {*cosmetic_keys(old.data)}
     for where, was, now in _leaves(_without_steps(old.data), _without_steps(new.data), ()):
-        here = (*old.where, *where) if was is not ABSENT else old.where
-        there = (*new.where, *where) if now is not ABSENT else new.where
+        here = (*old.where, *where) if was is not ABSENT else None
+        there = (*new.where, *where) if now is not ABSENT else None
         dotted = ".".join(map(str, where))
         yield Difference("changed", new.id, new.path, dotted, was, now, where[0] in cosmetic, here, there)
 

@@ -6,10 +6,11 @@ The law of the file: it knows nothing of how versions are kept, so that every st
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from stepwell.errors import Conflict, NotFound
-from stepwell.ports import NewVersion, Published
+from stepwell.ports import AuditRecord, NewVersion, Published
 
 Json: TypeAlias = Any
 _SHOWN = 10
@@ -30,6 +31,11 @@ def numbered(new: NewVersion, number: int, at: float) -> Published:
         at=new.at or at,
         origin=new.origin,
     )
+
+
+def about(version: Published, notes: Iterable[AuditRecord]) -> list[AuditRecord]:
+    """The notes of a publication, now that the version has its number."""
+    return [replace(note, object=f"{version.workflow}@{version.number}") for note in notes]
 
 
 def says_the_same(there: Published | None, new: NewVersion) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from stepwell.errors import Conflict, NotFound
 from stepwell.journal.entry import encode
-from stepwell.ports import Ballot, Batch, Library, Message, NewVersion, PublishedRecipe, Repin, Verdict
+from stepwell.ports import AuditRecord, Ballot, Batch, Library, Message, NewVersion, PublishedRecipe, Repin, Verdict
 from stepwell.testing.store_builders import (
     ACCOUNT,
     TTL,
@@ -128,6 +128,21 @@ class LibraryContract:
         with pytest.raises(NotFound):
             library.recipe_now("other", "mood")
 
+    async def test_what_was_done_is_noted_with_it_and_what_was_not_is_not(self, opened: OpenedLibrary) -> None:
+        library, people = opened.library, opened.runs.store.people
+        note = AuditRecord("ana", "workflow.publish", "order")
+        await library.publish(ACCOUNT, new_version(1), notes=[note])
+        await library.publish(ACCOUNT, new_version(1), notes=[note])
+        await library.publish(ACCOUNT, new_version(2), notes=[note])
+        assert [one.object for one in await people.audit(ACCOUNT)] == ["order@2", "order@1"]
+        await leased(opened.runs.store, "r1", definition="d1")
+        with pytest.raises(Conflict):
+            await library.delete(ACCOUNT, "order", 1, notes=[AuditRecord("ana", "workflow.delete", "order@1")])
+        await library.delete(ACCOUNT, "order", 2, notes=[AuditRecord("ana", "workflow.delete", "order@2")])
+        [last] = await people.audit(ACCOUNT, limit=1)
+        assert last.action == "workflow.delete"
+        assert len(await people.audit(ACCOUNT)) == 3
+
     async def test_publishers_at_once_never_get_one_number(self, opened: OpenedLibrary) -> None:
         library = opened.library
         found = await asyncio.gather(*(library.publish(ACCOUNT, new_version(number)) for number in range(40)))
@@ -199,7 +214,8 @@ class RepinContract:
         await parked_at(store, a_wait("w1", "/b"))
         run = await store.run(ACCOUNT, "r1")
         pin = Repin("d2", "2", run.epoch, "d1", entry("/~migrated", "started", b'{"value":1}'))
-        moved = await store.repin(ACCOUNT, "r1", pin)
+        moved = await store.repin(ACCOUNT, "r1", pin, notes=[AuditRecord("ana", "run.migrate", "r1")])
+        assert [one.action for one in await store.people.audit(ACCOUNT)] == ["run.migrate"]
         assert (moved.definition, moved.version, moved.status) == ("d2", "2", "pending_approval")
         last = (await store.history(ACCOUNT, "r1"))[-1]
         assert (last.path, last.kind, last.body) == ("/~migrated", "started", b'{"value":1}')
@@ -225,8 +241,10 @@ class RepinContract:
         pin = Repin("d2", "2", run.epoch, "d1", entry("/~migrated"))
         with pytest.raises(NotFound):
             await store.repin("other", "r1", pin)
+        wrong = Repin("d2", "2", run.epoch, "d0", entry("/~migrated"))
         with pytest.raises(Conflict):
-            await store.repin(ACCOUNT, "r1", Repin("d2", "2", run.epoch, "d0", entry("/~migrated")))
+            await store.repin(ACCOUNT, "r1", wrong, notes=[AuditRecord("ana", "run.migrate", "r1")])
+        assert await store.people.audit(ACCOUNT) == []
         [lease] = await store.claim("w2", TTL, run_id="r1")
         with pytest.raises(Conflict, match="not parked"):
             await store.repin(ACCOUNT, "r1", pin)

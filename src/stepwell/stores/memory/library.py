@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 
 import msgspec
 
 from stepwell.errors import NotFound
-from stepwell.library.versions import in_use, missing, no_recipe, number_in, numbered, pinning, says_the_same
-from stepwell.ports import NewVersion, Published, PublishedRecipe
+from stepwell.library.versions import about, in_use, missing, no_recipe, number_in, numbered, pinning, says_the_same
+from stepwell.ports import AuditRecord, NewVersion, Published, PublishedRecipe
 from stepwell.stores.memory.store import MemoryRunStore
 
 
@@ -29,7 +29,9 @@ class MemoryLibrary:
         self._recipes: dict[str, dict[str, list[PublishedRecipe]]] = defaultdict(dict)
         self._numbers: dict[tuple[str, str], count[int]] = defaultdict(lambda: count(1))
 
-    async def publish(self, account: str, new: NewVersion) -> tuple[Published, bool]:
+    async def publish(
+        self, account: str, new: NewVersion, *, notes: Sequence[AuditRecord] = ()
+    ) -> tuple[Published, bool]:
         key = (account, new.workflow)
         there = self._newest(key)
         if there is not None and says_the_same(there, new):
@@ -41,6 +43,7 @@ class MemoryLibrary:
             same = [one for one in kept if one.version == recipe.version]
             if not same or same[-1].digest != recipe.digest:
                 kept.append(recipe)
+        self._runs.people.keep(account, about(version, notes))
         return version, True
 
     async def find(self, account: str, workflow: str, version: str = "") -> Published:
@@ -76,13 +79,14 @@ class MemoryLibrary:
         newest = [self._newest(key) for key in sorted(self._versions) if key[0] == account]
         return [replace(version, text="") for version in newest if version is not None]
 
-    async def delete(self, account: str, workflow: str, number: int) -> Published:
+    async def delete(self, account: str, workflow: str, number: int, *, notes: Sequence[AuditRecord] = ()) -> Published:
         kept = self._versions.get((account, workflow), {})
         if number not in kept:
             raise missing(workflow, str(number), [(one.number, one.label) for one in reversed(kept.values())])
         using = self._using(account, kept[number].definition)
         if using:
             raise in_use(kept[number], using)
+        self._runs.people.keep(account, notes)
         return kept.pop(number)
 
     def _using(self, account: str, definition: str) -> list[str]:

@@ -280,12 +280,13 @@ class MemoryRunStore(Waits):
         self._beats.announce()
         return record.run
 
-    async def repin(self, account: str, run_id: str, pin: Repin) -> Run:
+    async def repin(self, account: str, run_id: str, pin: Repin, *, notes: Sequence[AuditRecord] = ()) -> Run:
         record = self._record(account, run_id)
         refuse_moved(record.run, pin)
         record.refuse_recorded([pin.entry])
         record.entries[pin.entry.path, pin.entry.generation] = replace(pin.entry, order=next(self._order), blobs=())
         record.change(definition=pin.definition, version=pin.version)
+        self.people.keep(account, notes)
         if pin.wake:
             record.change(status="queued", wake_at=0.0)
             record.due = 0.0

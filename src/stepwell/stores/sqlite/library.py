@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from stepwell.library.versions import in_use, missing, no_recipe, number_in, numbered, pinning, says_the_same
-from stepwell.ports import FINAL, NewVersion, Published, PublishedRecipe
+from stepwell.library.versions import about, in_use, missing, no_recipe, number_in, numbered, pinning, says_the_same
+from stepwell.ports import FINAL, AuditRecord, NewVersion, Published, PublishedRecipe
+from stepwell.stores.sqlite import people
 from stepwell.stores.sqlite.database import Database
 from stepwell.stores.sqlite.rows import decode
 
@@ -59,7 +60,9 @@ class SqliteLibrary:
         self.database = database
         self._clock = clock
 
-    async def publish(self, account: str, new: NewVersion) -> tuple[Published, bool]:
+    async def publish(
+        self, account: str, new: NewVersion, *, notes: Sequence[AuditRecord] = ()
+    ) -> tuple[Published, bool]:
         now = self._clock()
 
         def act(connection: Connection) -> tuple[Published, bool]:
@@ -74,6 +77,7 @@ class SqliteLibrary:
                 if last_one is None or last_one.digest != recipe.digest:
                     given = (recipe.recipe, recipe.version, recipe.digest, recipe.body)
                     connection.execute(_INSERT_RECIPE, (account, *given))
+            people.note(connection, account, about(version, notes), now)
             return version, True
 
         return await self.database.write(act, size=len(new.text) + 400)
@@ -103,7 +107,7 @@ class SqliteLibrary:
             lambda connection: [Published(*row) for row in connection.execute(_WORKFLOWS, (account,))]
         )
 
-    async def delete(self, account: str, workflow: str, number: int) -> Published:
+    async def delete(self, account: str, workflow: str, number: int, *, notes: Sequence[AuditRecord] = ()) -> Published:
         now = self._clock()
 
         def act(connection: Connection) -> Published:
@@ -114,6 +118,7 @@ class SqliteLibrary:
             if using:
                 raise in_use(version, using)
             connection.execute(_DELETE, (now, account, workflow, number))
+            people.note(connection, account, notes, now)
             return version
 
         return await self.database.write(act)

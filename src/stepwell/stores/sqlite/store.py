@@ -272,11 +272,14 @@ class SqliteRunStore:
 
         return await self.database.write(act, announces=True)
 
-    async def repin(self, account: str, run_id: str, pin: Repin) -> Run:
+    async def repin(self, account: str, run_id: str, pin: Repin, *, notes: Sequence[AuditRecord] = ()) -> Run:
         now = self._clock()
-        return await self.database.write(
-            lambda connection: creating.repin(connection, account, run_id, pin, now), announces=True
-        )
+
+        def act(connection: Connection) -> Run:
+            people.note(connection, account, notes, now)
+            return creating.repin(connection, account, run_id, pin, now)
+
+        return await self.database.write(act, announces=True)
 
     async def blob(self, account: str, digest: str) -> bytes:
         return await self.database.read(lambda connection: creating.blob(connection, account, digest))
