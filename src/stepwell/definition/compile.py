@@ -124,6 +124,8 @@ class _Compiler:
         self._workflow = workflow
         self._exports = exports(workflow)
         self._steps: dict[str, StepPlan] = {}
+        undone = (step.compensate for step in workflow.every_step())
+        self._undoing = {compensate.step for compensate in undone if compensate is not None}
         self._common = _NO_RULES
         """The workflow-wide rules that hold for what is compiled now."""
 
@@ -134,19 +136,18 @@ class _Compiler:
         fallbacks = {index: self._block(block.steps) for index, block in workflow.fallbacks().items()}
         self._common = _Common(rules, fallbacks)
         failing = self._block(workflow.on_failure.steps) if workflow.on_failure else None
-        return Plan(workflow, self._block(workflow.steps), failing, digest, self._steps)
+        root = self._block(workflow.steps)
+        for plan in self._steps.values() if workflow.aside else ():
+            _link(plan, self._steps)
+        return Plan(workflow, root, failing, digest, self._steps)
 
     def _block(self, steps: tuple[Step, ...], ids: tuple[str, ...] = ()) -> BlockPlan:
-        order = order_block(steps)
-        undoing = {step.compensate.step for step in steps if step.compensate is not None}
-        plans = tuple(self._alone(step) if step.id in undoing else self._step(step) for step in steps)
+        order = order_block(steps, self._workflow.aside)
+        plans = tuple(self._alone(step) if step.id in self._undoing else self._step(step) for step in steps)
         for index, plan in enumerate(plans):
             plan.in_flow = order.in_flow[index]
             plan.deps = order.deps[index]
             plan.dependents = order.dependents[index]
-        kept = {plan.id: plan for plan in plans if not plan.in_flow}
-        for plan in plans if kept else ():
-            _link(plan, kept)
         return BlockPlan(
             tuple(plan for plan in plans if plan.in_flow) if order.sequence else plans, order.sequence, ids
         )
@@ -204,15 +205,15 @@ class _Compiler:
                 plan.undo_refs, plan.undo_roots = _outside(block.steps)
 
 
-def _link(plan: StepPlan, kept: dict[str, StepPlan]) -> None:
+def _link(plan: StepPlan, known: dict[str, StepPlan]) -> None:
     """Make a block of each step that is kept aside for this one."""
     for index, rule in enumerate(plan.step.on_error or ()):
-        if rule.strategy == "fallback" and rule.step in kept:
-            plan.fallbacks[index] = BlockPlan((kept[rule.step],), sequence=True)
+        if rule.strategy == "fallback" and rule.step is not None:
+            plan.fallbacks[index] = BlockPlan((known[rule.step],), sequence=True)
     undoing = plan.step.compensate.step if plan.step.compensate is not None else None
-    if undoing in kept:
-        plan.undo = BlockPlan((kept[undoing],), sequence=True)
-        plan.undo_refs, plan.undo_roots = _outside([kept[undoing].step])
+    if undoing is not None:
+        plan.undo = BlockPlan((known[undoing],), sequence=True)
+        plan.undo_refs, plan.undo_roots = _outside([known[undoing].step])
 
 
 def _outside(steps: Iterable[Step]) -> tuple[tuple[str, ...], tuple[str, ...]]:

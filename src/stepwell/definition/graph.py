@@ -8,7 +8,7 @@ nothing here recurses, so that a block of any length and shape takes linear time
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,9 +31,13 @@ class Order:
     dependents: tuple[tuple[int, ...], ...]
 
 
-def order_block(steps: Sequence[Step]) -> Order:
-    """The order of a block. Unknown dependencies, and those on steps outside the flow, are left out."""
-    aside = kept_aside(steps)
+def order_block(steps: Sequence[Step], aside: Collection[str] | None = None) -> Order:
+    """
+    The order of a block. Unknown dependencies, and those on steps outside the flow, are left out.
+
+    `aside` are ids that are kept out of the flow; without it, those that steps of this very block name.
+    """
+    aside = kept_aside(steps) if aside is None else aside
     in_flow = tuple(step.id not in aside for step in steps)
     sequence = all(step.depends_on is None for step in steps)
     if sequence:
@@ -64,7 +68,7 @@ def _chain(in_flow: Sequence[bool]) -> list[tuple[int, ...]]:
 
 def kept_aside(steps: Iterable[Step]) -> dict[str, str]:
     """
-    Ids of the steps that leave the flow because a step of the block names them for fallback or compensation.
+    Ids of the steps that leave the flow because one of these steps names them for fallback or compensation.
 
     The value is the id of the step that names them first.
     """

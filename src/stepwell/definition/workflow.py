@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from stepwell.definition.fields import Duration, Template, Value, WorkflowId
+from stepwell.definition.graph import kept_aside
 from stepwell.definition.policy import RetryPolicy
 from stepwell.definition.step import Block, ErrorRules, Location, Step, Steps, fallback_block, walk
 
@@ -86,6 +88,11 @@ class Workflow(_Part):
         failing = [(("on_failure", "steps"), self.on_failure.steps)] if self.on_failure else []
         aside = [(block.where, block.steps) for block in self.fallbacks().values()]
         return [(("steps",), self.steps), *failing, *aside]
+
+    @cached_property
+    def aside(self) -> dict[str, str]:
+        """Ids of the steps that are kept out of the flow, each with that of the step that names it first."""
+        return kept_aside(self.every_step())
 
     def every_step(self) -> Iterator[Step]:
         """All steps, wherever they lie."""

@@ -314,7 +314,8 @@ class _Explainer:
                 yield block
 
     def _waiting_steps(self, home: str, block: Block) -> Iterator[Reason]:
-        order = order_block(block.steps)
+        workflow = self.places.at(home).workflow
+        order = order_block(block.steps, workflow.aside if workflow is not None else None)
         for index, step in enumerate(block.steps):
             path = f"{home}/{step.id}"
             if path in self.records or not order.in_flow[index]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from stepwell.definition.graph import kept_aside, named_fallbacks
+from stepwell.definition.graph import named_fallbacks
 from stepwell.definition.step import FALLBACK, UNDO, VERIFY, Block, Step
 from stepwell.definition.workflow import Workflow
 from stepwell.journal.path import AFTER_FAILURE, parent, round_number
@@ -99,26 +99,26 @@ class Places:
 
     def passed_over(self, place: Place, taken: str) -> Iterator[tuple[str, Place]]:
         """Steps of the branches that were not taken, with the segment they lie below."""
-        return self._inside(block for block in place.shape.blocks if block.name != taken)
+        return self._inside(place, (block for block in place.shape.blocks if block.name != taken))
 
     def expected(self, place: Place, taken: str | None = None) -> Iterator[tuple[str, Place]]:
         """Steps that have an entry once the place has settled, had they been reached."""
         shape = place.shape
         if shape.loops or (shape.chooses and taken is None):
             return iter(())
-        return self._inside(block for block in shape.blocks if not shape.chooses or block.name == taken)
+        return self._inside(place, (block for block in shape.blocks if not shape.chooses or block.name == taken))
 
     def all_inside(self, place: Place) -> Iterator[tuple[str, Place]]:
         """Steps inside a step that never ran; the body of a loop has no place without an iteration."""
-        return self._inside(() if place.shape.loops else place.shape.blocks)
+        return self._inside(place, () if place.shape.loops else place.shape.blocks)
 
-    def _inside(self, blocks: Iterable[Block]) -> Iterator[tuple[str, Place]]:
+    def _inside(self, place: Place, blocks: Iterable[Block]) -> Iterator[tuple[str, Place]]:
+        aside = place.workflow.aside if place.workflow is not None else {}
         for block in blocks:
             prefix = f"/{block.segment}" if block.segment else ""
-            aside = kept_aside(block.steps)
             for step in block.steps:
                 if step.id not in aside:
-                    yield prefix, self._step(step, 1, None)
+                    yield prefix, self._step(step, 1, place.workflow)
 
     def _below(self, above: Place, path: str) -> Place:
         segment, shape = _bare(path), above.shape

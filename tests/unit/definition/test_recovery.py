@@ -241,3 +241,69 @@ steps: [{id: a, type: set, values: {}}]
         "f.yaml:7:12: error[scope] 'result' does not exist here",
         "f.yaml:7:54: error[scope] 'loop_item' is used outside a loop step",
     ]
+
+
+BRANCHES = """
+workflow: w
+steps:
+- {id: book, type: set, values: {x: 1}}
+- id: p
+  type: parallel
+  branches:
+    a: [{id: a1, type: tool_call, tool: t, compensate: {step: ua}}]
+    b:
+    - id: each
+      type: loop
+      over: [1, 2]
+      as: seat
+      steps: [{id: b1, type: tool_call, tool: t, compensate: {step: ub}, on_error: {fallback: other}}]
+- {id: x, type: tool_call, tool: t, on_error: compensate}
+- {id: ua, type: tool_call, tool: t, arguments: {id: "{{step.a1.id}}", book: "{{step.book.x}}"}}
+- {id: ub, type: tool_call, tool: t, arguments: {seat: "{{seat}}", n: "{{loop.index}}", id: "{{step.b1.id}}"}}
+- {id: other, type: loop, over: loop_item.others, steps: [{id: one, type: set, values: {v: "{{seat}} {{error.kind}}"}}]}
+- {id: after, type: set, values: {v: "{{step.x}}"}}
+"""
+
+
+def test_what_is_kept_aside_for_a_step_further_in_sees_what_that_one_sees(loader):
+    assert loader.problems(BRANCHES) == []
+    found = plan(loader, BRANCHES)
+    assert ids(found.root) == ["book", "p", "x", "after"]
+    assert (ids(found.find("a1").undo), found.find("a1").undo_refs) == (["ua"], ("a1", "book"))
+    assert (ids(found.find("b1").undo), found.find("b1").undo_roots) == (["ub"], ("seat", "loop"))
+    assert ids(found.find("b1").fallbacks[0]) == ["other"]
+
+
+def test_what_is_kept_aside_does_not_see_more_than_the_step_that_names_it(loader):
+    text = BRANCHES.replace("{{step.book.x}}", "{{step.x}} {{seat}} {{step.b1}}")
+    assert [line.split("\n")[0].partition(" ")[2] for line in loader.problems(text)] == [
+        "error[order] step 'x' does not run before this one",
+        "error[scope] 'seat' does not exist here",
+        "error[order] step 'b1' does not run before this one",
+    ]
+
+
+def test_a_chain_of_fallbacks_may_not_come_back_from_further_in(loader):
+    steps = """
+- {id: a, type: tool_call, tool: t, on_error: {fallback: b}}
+- {id: b, type: loop, over: [1], steps: [{id: c, type: tool_call, tool: t, on_error: {fallback: d}}]}
+- {id: d, type: tool_call, tool: t, on_error: {fallback: b}}
+- {id: e, type: loop, over: [1], steps: [{id: f, type: tool_call, tool: t, on_error: {fallback: e}}]}
+"""
+    assert [line.split("\n")[0].partition(" ")[2] for line in loader.steps(steps)] == [
+        "error[policy] these steps are each other's fallback: b -> c -> d -> b",
+        "error[policy] 'e' is the step that this one lies in, and cannot be kept for it",
+    ]
+
+
+def test_a_chain_of_fallbacks_may_be_long(loader):
+    rows = ["- {id: a, type: set, values: {v: 1}}"]
+    for at in range(1500):
+        rows.append(
+            f"- {{id: s{at}, type: tool_call, tool: t, condition: step.a.v > {at}, arguments: {{v: '{{{{step.a.v}}}}'}},"
+            f" output_schema: {{type: object}}, on_error: {{fallback: s{at + 1}}}}}"
+        )
+    rows.append("- {id: s1500, type: set, values: {v: '{{error.kind}} {{step.a.v}}'}}")
+    rows.append("- {id: z, type: set, values: {v: \"{{step.s0?.v ?? ''}}\"}}")
+    assert loader.steps("\n".join(rows)) == []
+    assert ids(plan(loader, f"workflow: w\nsteps:\n{chr(10).join(rows)}").root) == ["a", "s0", "z"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepwell.definition.graph import cycles, kept_aside
+from stepwell.definition.graph import cycles
 from stepwell.definition.report import Finding
 from stepwell.definition.suggest import did_you_mean
 
@@ -21,16 +21,15 @@ def check_graph(survey: Survey) -> Iterator[Finding]:
     homes = {site.step.id: site for site in survey.steps}
     for block in survey.blocks:
         ids = {site.step.id: site for site in block.steps}
-        aside = kept_aside(site.step for site in block.steps)
         for site in block.steps:
             for index, name in enumerate(site.step.depends_on or ()):
                 where = (*site.where, "depends_on", index)
                 if name not in ids:
                     if name not in survey.parsed.suspects:
                         yield _unknown(name, site, where, ids, homes)
-                elif name in aside:
-                    message = f"'{name}' is kept for '{aside[name]}' and never runs by itself"
-                    yield Finding("dependency", message, where, f"depend on {aside[name]}")
+                elif name in survey.aside:
+                    message = f"'{name}' is kept for '{survey.aside[name]}' and never runs by itself"
+                    yield Finding("dependency", message, where, f"depend on {survey.aside[name]}")
         yield from _cycles(block)
 
 

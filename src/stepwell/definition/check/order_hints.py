@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepwell.definition.graph import kept_aside, named_fallbacks
+from stepwell.definition.graph import named_fallbacks
 
 if TYPE_CHECKING:
     from stepwell.definition.check.survey import BlockSite, StepSite, Survey
@@ -14,6 +14,7 @@ class OrderHints:
     """Explains `order` errors of one definition."""
 
     def __init__(self, survey: Survey) -> None:
+        self._aside = survey.aside
         self._homes = {site.step.id: site for site in reversed(survey.steps)}
         self._loops = {
             name: block.holder.step.id
@@ -30,7 +31,10 @@ class OrderHints:
         if target is site or (site is not None and target in site.holders()):
             return _from_inside(target, site)
         closed = _closing(target, site)
-        return _closed(closed) if closed is not None else _in_the_open(target, site)
+        if closed is not None:
+            return _closed(closed)
+        keeper = self._homes.get(self._aside.get(target.step.id, ""))
+        return _kept(target, keeper) if keeper is not None else _in_the_open(target, site)
 
     def item(self, name: str) -> str:
         """The hint for a name that loops give to their items, used where it does not exist."""
@@ -67,14 +71,15 @@ def _closed(block: BlockSite) -> str:
             return f"steps of a loop are visible inside the same iteration only; use step.{name}, its list of outputs"
 
 
+def _kept(target: StepSite, keeper: StepSite) -> str:
+    """Why a step is not seen that is kept for another one."""
+    if target.step.id in named_fallbacks(keeper.step):
+        return "it runs only in place of the step that names it; use that step's output"
+    return f"it runs only to undo '{keeper.step.id}'"
+
+
 def _in_the_open(target: StepSite, site: StepSite | None) -> str:
     """Why a step is not seen that nothing hides."""
-    aside = kept_aside(other.step for other in target.home.steps)
-    if target.step.id in aside:
-        keeper = target.home.steps[target.home.indexes[aside[target.step.id]]]
-        if target.step.id in named_fallbacks(keeper.step):
-            return "it runs only in place of the step that names it; use that step's output"
-        return f"it runs only to undo '{keeper.step.id}'"
     if site is None:
         return ""
     if site.home.block is not None and site.home.holder is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepwell.definition.check.policies import unknown_kinds
-from stepwell.definition.graph import kept_aside, named_fallbacks, returns, upstream
+from stepwell.definition.graph import named_fallbacks, returns, upstream
 from stepwell.definition.report import Finding
 from stepwell.definition.suggest import did_you_mean
 
@@ -27,9 +27,9 @@ def check_recovery(survey: Survey) -> Iterator[Finding]:
     """Error rules, compensation and verification of all steps and of the workflow's defaults."""
     yield from _rules(survey.workflow.defaults.on_error or (), ("defaults", "on_error"), None)
     yield from _undoes_nothing(survey)
+    yield from _fallback_cycles(survey)
+    yield from _kept(survey)
     for block in survey.blocks:
-        yield from _fallback_cycles(block)
-        yield from _kept(block)
         yield from _ways_back(block, survey)
     undoing = _undoing(survey)
     for site in survey.steps:
@@ -98,24 +98,30 @@ def _named(site: StepSite) -> Iterator[tuple[Location, str]]:
 
 
 def _target(name: str, site: StepSite, survey: Survey, where: Location) -> Iterator[Finding]:
-    """A step kept for another one lies in the same block, and is not the step itself."""
+    """A step kept for another one lies in its block or in one around it, and neither is it nor holds it."""
+    around = [holder.step.id for holder in site.holders()]
     if name == site.step.id:
         message = "undo itself" if where[-2] == "compensate" else "stand in for itself"
         yield Finding("policy", f"'{name}' cannot {message}", where)
-    else:
-        yield from _absent(name, site, survey, where)
+    elif name in around:
+        message = f"'{name}' is the step that this one lies in, and cannot be kept for it"
+        yield Finding("policy", message, where, "name another step")
+    elif site.around(name) is None:
+        yield from _absent(name, site, survey, where, "in this block or around it")
 
 
-def _absent(name: str, site: StepSite, survey: Survey, where: Location) -> Iterator[Finding]:
-    ids = site.home.indexes
-    if name not in ids and name not in survey.parsed.suspects:
-        hint = did_you_mean(name, [other for other in ids if other != site.step.id], "steps of this block")
-        yield Finding("policy", f"there is no step '{name}' in this block", where, hint)
+def _absent(
+    name: str, site: StepSite, survey: Survey, where: Location, place: str = "in this block"
+) -> Iterator[Finding]:
+    if name not in survey.parsed.suspects:
+        ids = [other for other in site.home.indexes if other != site.step.id]
+        hint = did_you_mean(name, ids, "steps of this block")
+        yield Finding("policy", f"there is no step '{name}' {place}", where, hint)
 
 
 def _ways_back(block: BlockSite, survey: Survey) -> Iterator[Finding]:
     """Whoever returns to a step returns to one that has run before, in the same block."""
-    aside = kept_aside(other.step for other in block.steps)
+    aside = survey.aside
     before: list[int] = []
     for site in block.steps:
         for place, name in returns(site.step):
@@ -137,17 +143,16 @@ def _ways_back(block: BlockSite, survey: Survey) -> Iterator[Finding]:
                 yield Finding("policy", f"'{name}' does not run before this step; `goto` goes back", where, hint)
 
 
-def _fallback_cycles(block: BlockSite) -> Iterator[Finding]:
+def _fallback_cycles(survey: Survey) -> Iterator[Finding]:
     """
-    Chains of fallbacks that come back to a step in them.
+    Chains of fallbacks that come back to a step in them, from steps to fallbacks and from containers to what is inside.
 
-    A fallback lies in the block of its step, so no chain leaves a block; the workflow's own do not hold inside them.
+    The workflow's own fallbacks do not hold inside them, and so are on no chain.
     """
-    sites = {name: block.steps[index] for name, index in block.indexes.items()}
-    next_of = {name: [one for one in named_fallbacks(site.step) if one in sites] for name, site in sites.items()}
+    sites = {site.step.id: site for site in reversed(survey.steps)}
     settled: set[str] = set()
-    for start in sites:
-        chain: dict[str, Iterator[str]] = {start: iter(next_of[start])} if start not in settled else {}
+    for start in [site.step.id for site in survey.steps]:
+        chain: dict[str, Iterator[str]] = {start: _entered(sites[start])} if start not in settled else {}
         while chain:
             name, following = next(reversed(chain.items()))
             target = next(following, None)
@@ -156,17 +161,25 @@ def _fallback_cycles(block: BlockSite) -> Iterator[Finding]:
                 del chain[name]
             elif target in chain and target != name:
                 names = [*list(chain)[list(chain).index(target) :], target]
-                message = f"these steps are each other's fallback: {' -> '.join(names)}"
-                yield Finding("policy", message, (*sites[name].where, "on_error"), "a fallback chain ends somewhere")
-            elif target not in settled and target not in chain:
-                chain[target] = iter(next_of[target])
+                if target not in {holder.step.id for holder in sites[name].holders()}:
+                    message = f"these steps are each other's fallback: {' -> '.join(names)}"
+                    hint = "a fallback chain ends somewhere"
+                    yield Finding("policy", message, (*sites[name].where, "on_error"), hint)
+            elif target in sites and target not in settled and target not in chain:
+                chain[target] = _entered(sites[target])
 
 
-def _kept(block: BlockSite) -> Iterator[Finding]:
+def _entered(site: StepSite) -> Iterator[str]:
+    """The steps that may run, and fail, in the course of a step or in its place."""
+    yield from named_fallbacks(site.step)
+    for block in site.blocks:
+        yield from (inner.step.id for inner in block.steps)
+
+
+def _kept(survey: Survey) -> Iterator[Finding]:
     """What a step says of its place in the flow means nothing once it is kept out of it."""
-    aside = kept_aside(site.step for site in block.steps)
-    for site in block.steps if aside else ():
-        keeper = aside.get(site.step.id)
+    for site in survey.steps if survey.aside else ():
+        keeper = survey.aside.get(site.step.id)
         if keeper is not None and site.step.depends_on:
             message = (
                 f"`depends_on` means nothing: '{site.step.id}' is kept for '{keeper}', and runs when that needs it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stepwell.definition.graph import Order, order_block
+from stepwell.definition.graph import Order, kept_aside, order_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ class BlockSite:
     """
 
     where: Location
-    order: Order
+    order: Order = field(init=False)
     holder: StepSite | None = None
     block: Block | None = None
     steps: list[StepSite] = field(default_factory=list)
@@ -58,14 +58,27 @@ class StepSite:
             yield home.holder
             home = home.holder.home
 
+    def around(self, name: str) -> StepSite | None:
+        """The other step of this id in its block, or in the innermost block around it that has one."""
+        for site in (self, *self.holders()):
+            if name in site.home.indexes:
+                found = site.home.steps[site.home.indexes[name]]
+                return None if found is self else found
+        return None
+
 
 @dataclass(slots=True)
 class Survey:
-    """All steps in written order, nested ones after their container, and all blocks, outer ones first."""
+    """
+    All steps in written order, nested ones after their container, and all blocks, outer ones first.
+
+    `aside` are the ids of the steps that are kept out of the flow, with those of the steps that name them first.
+    """
 
     parsed: Parsed[Workflow]
     steps: list[StepSite]
     blocks: list[BlockSite]
+    aside: dict[str, str] = field(default_factory=dict)
 
     @property
     def workflow(self) -> Workflow:
@@ -79,8 +92,8 @@ def survey(parsed: Parsed[Workflow]) -> Survey:
     waiting: list[StepSite | BlockSite] = [_block(("steps",), workflow.steps)]
     if workflow.on_failure is not None:
         waiting.insert(0, _block(("on_failure", "steps"), workflow.on_failure.steps, failure=True))
-    for block in workflow.fallbacks().values():
-        waiting.insert(0, _default(block))
+    for fallback in workflow.fallbacks().values():
+        waiting.insert(0, _default(fallback))
     while waiting:
         site = waiting.pop()
         if isinstance(site, BlockSite):
@@ -92,11 +105,14 @@ def survey(parsed: Parsed[Workflow]) -> Survey:
             site.texts = tuple(site.step.texts())
             site.blocks = [_nested(site, block) for block in _blocks_of(site)]
             waiting += reversed(site.blocks)
+    found.aside = kept_aside(site.step for site in found.steps)
+    for block in found.blocks:
+        block.order = order_block([site.step for site in block.steps], found.aside)
     return found
 
 
 def _block(where: Location, steps: tuple[Step, ...], *, failure: bool = False) -> BlockSite:
-    site = BlockSite(where, order_block(steps), failure=failure)
+    site = BlockSite(where, failure=failure)
     site.steps = [StepSite(step, (*where, index), site, index) for index, step in enumerate(steps)]
     for inner in site.steps:
         site.indexes.setdefault(inner.step.id, inner.index)

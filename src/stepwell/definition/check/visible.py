@@ -7,11 +7,11 @@ than n integers of n bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stepwell.definition.graph import Order, named_aside, named_fallbacks, returns, sorted_order, upstream
+from stepwell.definition.graph import Order, named_fallbacks, returns, sorted_order, upstream
 from stepwell.expressions import StepShape
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Visible(Mapping[str, StepShape]):
         self,
         frame: Frame,
         shapes: Shapes,
-        outer: Visible | None,
+        outer: Mapping[str, StepShape] | None,
         step: StepSite | None,
         guarded: frozenset[str],
         *,
@@ -122,6 +122,45 @@ class Visible(Mapping[str, StepShape]):
         return sum(1 for _ in self)
 
 
+class Common(Mapping[str, StepShape]):
+    """
+    The steps that are visible from all of several places: what is kept aside may run for any of them.
+
+    `own` are seen besides; `guarded` are steps that a condition has asked for.
+    """
+
+    __slots__ = ("_guarded", "_own", "_views")
+
+    def __init__(
+        self,
+        views: Sequence[Mapping[str, StepShape]],
+        guarded: frozenset[str],
+        own: Mapping[str, StepShape] | None = None,
+    ) -> None:
+        self._views = views
+        self._guarded = guarded
+        self._own = own or {}
+
+    def flat(self) -> Sequence[Mapping[str, StepShape]]:
+        """The places, so that those who see what others see do not look through one another."""
+        return [self] if self._own else self._views
+
+    def __getitem__(self, name: str) -> StepShape:
+        if name in self._own:
+            return self._own[name]
+        found = [view[name] for view in self._views]
+        maybe = any(shape.maybe_skipped for shape in found) and name not in self._guarded
+        return StepShape(found[0].output, maybe)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        first, *others = self._views
+        yield from (name for name in first if name not in self._own and all(name in view for view in others))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class Shapes:
     """The schemas of the outputs of steps, each worked out when it is first asked for."""
 
@@ -133,25 +172,31 @@ class Shapes:
     def of(self, site: StepSite) -> Schema | None:
         key = id(site)
         if key not in self._known:
-            self._known[key] = None  # what is asked for again meanwhile is a circle of fallbacks
-            self._known[key] = None if site.broken else self._recovered(site)
+            self._known[key] = self._recovered(site)
         return self._known[key]
 
     def _recovered(self, site: StepSite) -> Schema | None:
-        """The schema of the output, which may be that of a fallback instead."""
-        shapes = [_tolerant(site.step, site.step.shape(self._recipes)), *map(self.of, _fallbacks(site))]
-        known = [shape for shape in shapes if shape is not None]
-        if len(known) < len(shapes) or (len(known) > 1 and any("$ref" in str(shape) for shape in known)):
-            return None
+        """The schema of the output, which may be that of a fallback instead, or of a fallback of that one."""
+        reached, waiting = {id(site): site}, [site]
+        while waiting:
+            fresh = {id(one): one for one in _fallbacks(waiting.pop()) if id(one) not in reached}
+            reached |= fresh
+            waiting += fresh.values()
+        known: list[Schema] = []
+        for one in reached.values():
+            shape = None if one.broken else _tolerant(one.step, one.step.shape(self._recipes))
+            if shape is None or (len(reached) > 1 and "$ref" in str(shape)):
+                return None
+            if shape not in known:
+                known.append(shape)
         return {"anyOf": known} if len(known) > 1 else known[0]
 
 
 def _fallbacks(site: StepSite) -> Iterator[StepSite]:
     """The steps whose output may take the place of the step's."""
     for name in named_fallbacks(site.step):
-        index = site.home.indexes.get(name, site.index)
-        if index != site.index:
-            yield site.home.steps[index]
+        if (target := site.around(name)) is not None:
+            yield target
     for block in site.blocks:
         if block.block is not None and block.block.purpose == "fallback":
             yield from (inner for inner in block.steps if block.order.in_flow[inner.index])
@@ -173,7 +218,6 @@ def frames(survey: Survey) -> dict[int, Frame]:
         frame.before = upstream(site.order)
         frame.maybe = _maybe(site)
         frame.sure = _sure(site)
-        _see_from_aside(frame)
         frame.again = _seen_again(frame)
         for step in site.steps:
             frame.owned.setdefault(step.step.id, Owned(step, step.index, optional=False))
@@ -183,43 +227,6 @@ def frames(survey: Survey) -> dict[int, Frame]:
                         optional = not block.certain or inner.optional or found[id(block)].maybe[inner.index]
                         frame.owned.setdefault(name, Owned(inner.site, step.index, optional))
         found[id(site)] = frame
-    return found
-
-
-def _see_from_aside(frame: Frame) -> None:
-    """
-    What is kept aside sees what the step that names it sees, and that step too if it is there to undo it.
-
-    Named by several it sees what they have in common.
-    """
-    sites = frame.site.steps
-    namers = _namers(frame.site)
-    if not namers:
-        return
-    dependents: list[list[int]] = [[] for _ in sites]
-    for index, named in namers.items():
-        for namer, _ in named:
-            dependents[namer].append(index)
-    deps = [[namer for namer, _ in namers.get(index, ())] for index in range(len(sites))]
-    everything = frame.all
-    for index in namers:
-        frame.before[index] = everything  # on a circle of fallbacks, which is told elsewhere
-    for index in sorted_order(deps, dependents):
-        for at, (namer, undoes) in enumerate(namers.get(index, ())):
-            own = 1 << namer if undoes else 0
-            before, sure = frame.before[namer] | own, frame.sure[namer] | own
-            frame.before[index] = frame.before[index] & before if at else before
-            frame.sure[index] = frame.sure[index] & sure if at else sure
-
-
-def _namers(site: BlockSite) -> dict[int, list[tuple[int, bool]]]:
-    """For each step that is kept aside the steps that name it, and whether for undoing them."""
-    found: dict[int, list[tuple[int, bool]]] = {}
-    for step in site.steps:
-        fallbacks = named_fallbacks(step.step)
-        for at, name in enumerate(named_aside(step.step)):
-            if name in site.indexes:
-                found.setdefault(site.indexes[name], []).append((step.index, at >= len(fallbacks)))
     return found
 
 
@@ -234,11 +241,6 @@ def _seen_again(frame: Frame) -> dict[int, int]:
                 if start not in after:
                     after[start] = _after(frame, start)
                 found[step.index] = found.get(step.index, 0) | frame.before[step.index] & after[start]
-    aside = _namers(frame.site) if found else {}
-    for index, named in aside.items():  # what stands in for a step sees what that one sees
-        for source, mask in found.items():
-            if all(mask >> namer & 1 for namer, _ in named):
-                found[source] = mask | 1 << index
     return found
 
 

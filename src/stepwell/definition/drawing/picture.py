@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from stepwell.definition.fields import Value
-from stepwell.definition.graph import kept_aside, named_aside, named_fallbacks, order_block, returns
+from stepwell.definition.graph import named_aside, named_fallbacks, order_block, returns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from stepwell.definition.step import Block, ErrorRule, Purpose, Step
     from stepwell.definition.workflow import Workflow
@@ -92,14 +92,14 @@ class Picture:
 def picture_of(workflow: Workflow) -> Picture:
     """What is to be drawn of a checked workflow."""
     failing = workflow.on_failure.steps if workflow.on_failure else ()
-    rules = workflow.defaults.on_error or ()
+    rules, aside = workflow.defaults.on_error or (), workflow.aside
     return Picture(
         one_line(workflow.name or workflow.workflow),
         workflow.workflow,
-        _part("", workflow.steps),
-        _part("once the run has failed", failing) if failing else None,
+        _part("", workflow.steps, aside),
+        _part("once the run has failed", failing, aside) if failing else None,
         tuple(
-            _part(_when(rules[at], "any step fails"), block.steps, "fallback")
+            _part(_when(rules[at], "any step fails"), block.steps, aside, "fallback")
             for at, block in workflow.fallbacks().items()
         ),
     )
@@ -110,9 +110,8 @@ def one_line(text: object) -> str:
     return _UNFIT.sub(lambda found: f"\\u{ord(found[0]):04x}", " ".join(str(text).split()))
 
 
-def _part(label: str, steps: Sequence[Step], purpose: Purpose = "") -> Part:
-    order = order_block(steps)
-    aside = kept_aside(steps)
+def _part(label: str, steps: Sequence[Step], aside: Mapping[str, str], purpose: Purpose = "") -> Part:
+    order = order_block(steps, aside)
     index_of = {step.id: index for index, step in enumerate(steps)}
     edges = [Edge(dep, index) for index, deps in enumerate(order.deps) for dep in deps]
     for index, step in enumerate(steps):
@@ -124,11 +123,11 @@ def _part(label: str, steps: Sequence[Step], purpose: Purpose = "") -> Part:
     drawn = []
     for index, step in enumerate(steps):
         after = () if order.sequence else tuple(steps[dep].id for dep in order.deps[index])
-        drawn.append(_drawn(step, aside.get(step.id, ""), after))
+        drawn.append(_drawn(step, aside, after))
     return Part(label, tuple(drawn), tuple(edges), order.sequence, purpose)
 
 
-def _drawn(step: Step, aside: str, after: tuple[str, ...]) -> Drawn:
+def _drawn(step: Step, aside: Mapping[str, str], after: tuple[str, ...]) -> Drawn:
     blocks = [*step.blocks()]
     return Drawn(
         id=step.id,
@@ -136,11 +135,13 @@ def _drawn(step: Step, aside: str, after: tuple[str, ...]) -> Drawn:
         name=one_line(step.name),
         detail=one_line(_detail(step)),
         condition=one_line(step.condition.source) if step.condition is not None else "",
-        aside=aside,
+        aside=aside.get(step.id, ""),
         after=after,
-        parts=tuple(_part(_label(step, block), block.steps) for block in blocks if block.steps or len(blocks) <= 2),
+        parts=tuple(
+            _part(_label(step, block), block.steps, aside) for block in blocks if block.steps or len(blocks) <= 2
+        ),
         back=tuple(dict.fromkeys(target for _, target in returns(step))),
-        recovery=tuple(_part(_recovers(step, block), block.steps, block.purpose) for block in step.recovery()),
+        recovery=tuple(_part(_recovers(step, block), block.steps, aside, block.purpose) for block in step.recovery()),
     )
 
 
