@@ -42,6 +42,7 @@ async def run_block(block: BlockPlan, scope: Scope) -> None:
             if stale is None:
                 raise
             bare = [f"{scope.path}/{plan.id}" for plan in stale]
+            rewind.failed.kind = "failed"  # not settled: what lies below, this way back first of all, is loaded again
             await scope.runtime.rewind(scope.path, rewind.cause, bare, rewind.failed)
             scope.forget(stale)
         else:
