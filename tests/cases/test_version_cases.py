@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.engine_world import engine_with, open_waits, statuses, workflow
 
-from stepwell.errors import Conflict, DefinitionError, NotFound
+from stepwell.engine.incidents import Action, Filter
+from stepwell.errors import Conflict, DefinitionError, NotFound, StepFailed
 from stepwell.journal.entry import decode
 from stepwell.people.actor import local_operator
 from stepwell.stores.memory import MemoryRunStore
@@ -446,3 +447,57 @@ async def test_an_open_sub_workflow_stays_at_the_version_it_began_with():
         assert (await approve(engine, run_id, "/s/g")).status == "completed"
         assert tools.called("b") == [{"n": 1}]
         assert [call.tool for call in tools.calls] == ["b", "after"]
+
+
+# ── runs that wait for an operator, or that have gone back ──
+
+
+async def test_a_suspended_run_is_moved_and_its_step_is_tried_again_as_the_new_version_says():
+    tools = ScriptedTools(answers={"b": [StepFailed("invalid_request", "no such account")]})
+    broken = [tool("a"), tool("b", on_error="suspend"), tool("c")]
+    async with engine_with(tools) as engine:
+        run_id = await parked(engine, broken)
+        assert (await engine.run(run_id)).status == "suspended"
+        gone = await engine.versions.migrate(run_id, workflow([tool("a"), tool("c")]))
+        assert "no such step" in told(gone.conflicts)["/b"]
+        tools.answers = {}
+        mended = [tool("a"), tool("b", arguments={"n": 2}, on_error="suspend"), tool("c")]
+        plan = await engine.versions.migrate(run_id, workflow(mended))
+        assert (plan.conflicts, plan.done) == ((), True)
+        [incident] = await engine.incidents.open(Filter(run_id=run_id))
+        await engine.incidents.settle(incident.id, Action("retry"))
+        run = await resumed(engine, run_id)
+        assert run.status == "completed"
+        assert [call.arguments for call in tools.calls if call.tool == "b"] == [{"n": 1}, {"n": 2}]
+        assert len(tools.called("a")) == 1
+
+
+async def test_a_run_that_was_sent_back_is_moved_with_its_rounds():
+    tools = ScriptedTools()
+    review = {"id": "g", "type": "approval", "title": "go?", "on_error": {"strategy": "goto", "goto": "a"}}
+    async with engine_with(tools) as engine:
+        run_id = await parked(engine, [tool("a"), review])
+        await engine.decide((await open_waits(engine, run_id))["/g"].id, "rejected")
+        await resumed(engine, run_id)
+        assert set(await open_waits(engine, run_id)) == {"/g#2"}
+        plan = await engine.versions.migrate(run_id, workflow([tool("a"), review, tool("b")]))
+        assert (plan.conflicts, plan.changes, plan.done) == ((), (), True)
+        assert (await approve(engine, run_id, "/g#2")).status == "completed"
+        assert [call.tool for call in tools.calls] == ["a", "a", "b"]
+
+
+async def test_a_run_inside_a_fallback_is_moved_while_the_fallback_is_there():
+    tools = ScriptedTools(answers={"a": [StepFailed("invalid_request", "no")]})
+
+    def steps(*inside):
+        return [tool("a", on_error={"strategy": "fallback", "steps": list(inside)}), tool("b")]
+
+    async with engine_with(tools) as engine:
+        run_id = await parked(engine, steps(GATE))
+        plan = await engine.versions.migrate(run_id, workflow(steps(tool("x"), GATE)))
+        assert plan.conflicts
+        plan = await engine.versions.migrate(run_id, workflow(steps(GATE, tool("x"))))
+        assert (plan.conflicts, plan.done) == ((), True)
+        [path] = await open_waits(engine, run_id)
+        assert (await approve(engine, run_id, path)).status == "completed"
+        assert [call.tool for call in tools.calls] == ["a", "x", "b"]

@@ -195,6 +195,7 @@ def test_who_may_not_publish_or_move_is_refused_and_noted() -> None:
     call("users", "add", "eva", "--role", "editor", "--role", "operator")
     call("publish", "refund.yaml", "--as", "ana", code=1)
     call("publish", "refund.yaml", "second.yaml", "--as", "eva")
+    call("users", "add", "bo", "--role", "approver")
     run = parked("refund@1")
     call("runs", "migrate", run, "--to", "2", "--as", "ana", code=1)
     call("runs", "migrate", run, "--to", "2", "--as", "eva")

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import yaml
@@ -16,11 +17,12 @@ from stepwell.definition.load import LoadedWorkflow, load_text
 from stepwell.engine.engine import Engine
 from stepwell.kinds import discover
 from stepwell.library.differences import Side, differences, is_cosmetic
-from stepwell.ports import PARKED, Run
-from stepwell.testing.scripted import ScriptedTools
+from stepwell.ports import PARKED, Run, ToolCallContext
+from stepwell.testing.scripted import Call, ScriptedTools
 from tests.engine_world import engine_with
 from tests.laws.definitions import INPUT, definitions
 from tests.laws.test_laws import LAW as OFTEN
+from tests.laws.test_laws import script_of
 
 Json = Any
 LAW = settings(OFTEN, max_examples=max(OFTEN.max_examples // 3, 1))
@@ -72,6 +74,18 @@ def test_what_only_people_read_changes_no_digest_and_is_told_as_cosmetic(definit
     assert is_cosmetic(differences(Side("a", first.data), Side("b", second.data)))
 
 
+class LawTools(ScriptedTools):
+    """Tools that do what the script of a definition says: fail first, fail for good, send back."""
+
+    def __init__(self, definition: Json) -> None:
+        super().__init__()
+        self.script = script_of(definition)
+
+    async def call(self, name: str, arguments: dict[str, Json], context: ToolCallContext) -> Json:
+        self.calls.append(Call(name, context.path, context.attempt, arguments, context.key))
+        return (await self.script.perform(SimpleNamespace(call=arguments), context)).value  # type: ignore[arg-type]
+
+
 def timeless(value: Json) -> str:
     """A value without the instants in it."""
     return re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", "then", json.dumps(value))
@@ -93,13 +107,13 @@ async def decided(engine: Engine, run: Run, chance: Random) -> Run:
 
 
 @LAW
-@given(definitions(), st.integers(0, 999))
+@given(definitions() | definitions(failing=True), st.integers(0, 999))
 def test_a_cosmetic_edit_disturbs_no_parked_run(definition: Json, seed: int) -> None:
     async def law() -> None:
         results = []
         for edits in (False, True):
             chance = Random(seed)
-            async with engine_with(ScriptedTools()) as engine:
+            async with engine_with(LawTools(definition)) as engine:
                 run = await parked(engine, definition)
                 while run.status == "pending_approval":
                     if edits:
@@ -113,14 +127,14 @@ def test_a_cosmetic_edit_disturbs_no_parked_run(definition: Json, seed: int) -> 
 
 
 @LAW
-@given(definitions(), st.integers(0, 999))
+@given(definitions() | definitions(failing=True), st.integers(0, 999))
 def test_a_definition_that_does_the_same_conflicts_with_nothing_wherever_a_run_is_parked(
     definition: Json, seed: int
 ) -> None:
     async def law() -> None:
         results = []
         for moves in (False, True):
-            chance, tools = Random(seed), ScriptedTools()
+            chance, tools = Random(seed), LawTools(definition)
             async with engine_with(tools) as engine:
                 run = await parked(engine, definition)
                 for round_ in range(100):

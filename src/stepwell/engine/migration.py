@@ -190,10 +190,11 @@ class _Check:
     def clashes(self) -> Iterator[Clash]:
         yield from self._of_the_run()
         yield from self._of_branches()
-        yield from self._of_waits()
-        drifted = set()
+        waiting = list(self._of_waits())
+        yield from waiting
+        told = {clash.path for clash in waiting}
         for drift in self._after.drifts:
-            drifted.add(drift.path)
+            told.add(drift.path)
             yield Clash(
                 drift.path,
                 "what this step asked for is not what the new definition asks for",
@@ -202,7 +203,7 @@ class _Check:
                 "leave its arguments as they were, or move the run once it has gone past what uses them",
             )
         for path in self._unreached():
-            if path not in drifted:
+            if path not in told:
                 yield from self._lost(path)
         yield from self._of_exports()
         if self._after.broken:

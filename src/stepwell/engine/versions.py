@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = Any
 
-_OF_THIS_MACHINE = ("tool", "model")
-"""Problems with these codes are those of the machine that publishes, not of what is published."""
+_OF_THE_DAY = ("tool", "model", "approvers")
+"""Problems with these codes are those of who and what is here today, not of what is published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def text_of(loaded: LoadedWorkflow) -> str:
 
 
 def _concerns_all(problem: Problem) -> bool:
-    return problem.file != "input" and not problem.code.startswith(_OF_THIS_MACHINE)
+    return problem.file != "input" and not problem.code.startswith(_OF_THE_DAY)
 
 
 def _detail(new: NewVersion) -> dict[str, Json]:
