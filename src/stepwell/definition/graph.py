@@ -96,7 +96,7 @@ def returns(step: Step) -> Iterator[tuple[Location, str]]:
         if rule.strategy == "goto" and rule.goto:
             yield ("on_error", index, "goto"), rule.goto
     for word in ("on_reject", "on_changes"):
-        held = getattr(step, word, None)
+        held = vars(step).get(word)
         target = held.get("goto") if isinstance(held, Mapping) else getattr(held, "goto", None)
         if isinstance(target, str):
             yield (word, "goto"), target

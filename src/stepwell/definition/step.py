@@ -237,7 +237,7 @@ class Step(BaseModel):
 
     def verification(self) -> Verification | None:
         """How a call in doubt is settled, for kinds that have a field `verify`."""
-        found = getattr(self, "verify", None)
+        found = vars(self).get("verify")
         return found if isinstance(found, Verification) else None
 
     def all_blocks(self) -> list[Block]:

@@ -115,7 +115,8 @@ def _absent(
 ) -> Iterator[Finding]:
     if name not in survey.parsed.suspects:
         ids = [other for other in site.home.indexes if other != site.step.id]
-        hint = did_you_mean(name, ids, "steps of this block")
+        elsewhere = any(other.step.id == name for other in survey.steps)
+        hint = "it lies in another block" if elsewhere else did_you_mean(name, ids, "steps of this block")
         yield Finding("policy", f"there is no step '{name}' {place}", where, hint)
 
 
@@ -232,7 +233,13 @@ def _undoes_nothing(survey: Survey) -> Iterator[Finding]:
 
 
 def _verification(site: StepSite) -> Iterator[Finding]:
-    if site.step.verification() is not None and getattr(site.step, "idempotent", None) is True:
+    if site.step.verification() is None:
+        return
+    for holder in (around.home for around in (site, *site.holders())):
+        if holder.block is not None and "call" in holder.block.binds and holder.holder is not None:
+            message = f"'call' is what `verify` of '{site.step.id}' knows the call by"
+            yield Finding("name", message, (*holder.holder.where, "as"), "give the item another name")
+    if getattr(site.step, "idempotent", None) is True:
         message = "`verify` is never used: an idempotent step is simply called again"
         yield Finding("policy", message, (*site.where, "verify"), "write idempotent: false", "warning")
 
