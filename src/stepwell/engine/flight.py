@@ -96,8 +96,8 @@ class Flights:
                 task.cancel()
                 body.status, body.ended, body.reason = "cancelled", self._clock(), {"type": "in_doubt"}
                 draft.kind = "cancelled"
-            elif attempt.failure is not None:
-                body.error, draft.kind = attempt.failure.record(), "failed"
+            elif (failure := _doubtful(attempt.failure)) is not None:
+                body.error, draft.kind = failure.record(), "failed"
             else:
                 draft.value(attempt.value, attempt.text)
             self._ledger.ride(draft)

@@ -214,7 +214,6 @@ def _refuse_unreached(way: list[Site], fold: Fold) -> None:
 
 def _executes(back: Return, fold: Fold, entries: list[Entry]) -> list[dict[str, Json]]:
     """The steps that would be executed, as far as that is known, each with why."""
-    del entries
     found = []
     for number, bare in enumerate(back.stale):
         path = current(fold, bare)
@@ -226,6 +225,8 @@ def _executes(back: Return, fold: Fold, entries: list[Entry]) -> list[dict[str, 
             failed = outcome is not None and outcome.error is not None and outcome.status == "failed"
             kind = outcome.error["kind"] if failed and outcome is not None and outcome.error else ""
             found.append({"path": path, "because": f"failed: {kind}" if failed else "was not reached"})
+    cut = {entry.path for entry in entries if entry.kind == "cancelled" and entry.path not in fold.outcomes}
+    found += [{"path": path, "because": "was cut off"} for path in sorted(cut) if not back.covers(path, fold)]
     return found
 
 

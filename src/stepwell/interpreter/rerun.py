@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.step import walk
 from stepwell.definition.visibility import refs_of
-from stepwell.errors import InputError, Problem
+from stepwell.errors import InputError, NotFound, Problem
 from stepwell.journal import path as paths
 
 if TYPE_CHECKING:
@@ -170,8 +170,16 @@ def _inside(
         if block.segment and block.segment == segments[0]:
             return f"{here}/{segments.pop(0)}", plan
         if not block.segment and block.item is None and any(inner.id == segments[0] for inner in plan.steps):
+            _refuse_not_taken(here, block.name, begun)
             return here, plan
     raise _nowhere(path, f"{here}/{segments[0]}")
+
+
+def _refuse_not_taken(here: str, name: str, begun: Outcome | None) -> None:
+    """Raises NotFound for a branch that a condition did not take: another cannot be taken in the same round."""
+    taken = begun.value.get("branch") if begun is not None and isinstance(begun.value, dict) else None
+    if taken is not None and taken != name:
+        raise NotFound(f"{here} took the branch {taken!r}, so there is nothing in {name!r} to do again")
 
 
 def _nowhere(path: str, missing: str) -> InputError:
