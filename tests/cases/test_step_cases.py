@@ -147,7 +147,7 @@ async def test_c060_the_runs_deadline_stops_everything() -> None:
         handle = await engine.start(workflow(steps, timeout="0.3s"), {})
         run = await handle.wait()
         assert run.status == "timed_out"
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 4
         assert tools.called("t3") == []
         entries = await engine.history(run.id)
         assert entries[-1].path == ""
@@ -164,7 +164,7 @@ async def test_a_steps_timeout_bounds_one_attempt() -> None:
     run, _ = await run_to_end([tool("t", timeout="0.1s", retry={**QUICK, "max_attempts": 2})], tools)
     assert run.error is not None
     assert (run.error["kind"], len(tools.calls)) == ("timeout", 2)
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 4
 
 
 async def test_c062_cancel_stops_what_runs_and_starts_nothing_new() -> None:
@@ -553,7 +553,7 @@ async def test_fail_fast_cancels_the_siblings() -> None:
     tools = ScriptedTools(answers={"bad": [StepFailed("refused", "no")]}, delays={"bad": 0.05, "slow": 5})
     begun = time.monotonic()
     run, found = await run_to_end(steps, tools)
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 4
     assert run.error is not None
     assert (run.status, run.error["kind"], run.error["path"]) == ("failed", "refused", "/p/a/bad")
     assert {call.tool for call in tools.calls} == {"bad", "slow"}
@@ -591,7 +591,7 @@ async def test_a_quorum_completes_or_fails_as_soon_as_it_is_certain(failing: int
     begun = time.monotonic()
     run, _ = await run_to_end([fan({"quorum": 2}, branches)], tools)
     assert run.status == ends
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 4
 
 
 async def test_a_call_that_may_not_be_repeated_is_awaited_when_it_loses_a_race() -> None:

@@ -261,6 +261,31 @@ async def test_siblings_of_an_incident_go_on_and_many_are_settled_at_once():
         assert sorted(call["i"] for call in tools.called("y")) == [0, 1, 2, 3]
 
 
+async def test_a_loop_whose_incident_is_retried_does_again_only_what_was_not_finished():
+    steps = [
+        {
+            "id": "l", "type": "loop", "over": [0, 1, 2], "concurrency": 3, "on_error": "suspend",
+            "steps": [tool("x", args={"i": "{{loop_item}}"}), tool("y", args={"i": "{{loop_item}}"})],
+        },
+        tool("use", args={"t": "{{step.l}}"}),
+    ]  # fmt: skip
+    tools = ScriptedTools({"/l/1/y": [broken("not_found")]}, delays={"/l/1/y": 0.05})
+    for reload in (False, True):
+        tools.calls.clear()
+        async with engine_with(tools) as engine:
+            run_id, wait = await suspended(engine, steps)
+            if reload:
+                await engine.park(run_id)
+            done, told = await settled(engine, run_id, wait, Action("retry"))
+            assert done.status == "completed"
+            assert sorted(call.path for call in tools.calls if call.tool in "xy") == [
+                "/l#2/1/y", "/l/0/x", "/l/0/y", "/l/1/x", "/l/1/y", "/l/2/x", "/l/2/y",
+            ]  # fmt: skip
+            assert tools.called("use") == [{"t": [{"i": 0}, {"i": 1}, {"i": 2}]}]
+            assert told["/l#2"]["status"] == "completed"
+            assert "/l#2/0/x" not in told
+
+
 async def test_a_container_whose_incident_is_retried_starts_another_round():
     steps = [
         {"id": "c", "type": "condition", "when": "true", "then": [tool("p"), tool("x")], "on_error": "suspend"},

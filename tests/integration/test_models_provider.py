@@ -220,7 +220,7 @@ async def test_requests_run_at_the_same_time_on_one_model():
         await model.complete(ModelRequest("", "warm"))
         begun = time.monotonic()
         await asyncio.gather(*(model.complete(ModelRequest("", "hi")) for _ in range(20)))
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 5
         await model.aclose()
 
 

@@ -109,7 +109,7 @@ async def test_a_place_that_becomes_free_is_heard_in_another_store_on_the_file(t
     began = time.monotonic()
     await here.release(lease, Batch(), Verdict("completed"))
     assert await heard
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 4
     assert [lease.run_id for lease in await there.claim("there", TTL)] == ["r1"]
     await here.close()
     await there.close()

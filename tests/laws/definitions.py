@@ -112,9 +112,40 @@ class _Writer:
             self.found["refusing"].append(step["id"])
             if self.draw(st.booleans()):
                 step["on_error"] = {"strategy": "continue", "default": {"gone": True}}
+        elif self.rarely(5):
+            self._mended(sight, step)
+        elif self.failing and sight.alone and self.rarely(8):
+            self.found["refusing"].append(step["id"])
+            step["on_error"] = "compensate"
+        if self.rarely(6):
+            step["compensate"] = {"steps": [self._undo(sight, step["id"])]}
         if self.racing and self.rarely():
             step["idempotent"] = False
         return step, [step["id"]]
+
+    def _undo(self, sight: Sight, undone: str) -> Json:
+        undo: Json = {"id": self.id("d"), "type": "tool_call", "tool": "t", "retry": SHORT}
+        undo["arguments"] = {**self.arguments(sight), "own": f"{{{{ step.{undone} }}}}", "why": "{{error.kind}}"}
+        if self.failing and self.rarely():
+            self.found["refusing"].append(undo["id"])
+        return undo
+
+    def _mended(self, sight: Sight, step: Json) -> None:
+        """A step that fails for good, and what mends it: the run goes on to the same result whatever the order."""
+        self.found["refusing"].append(step["id"])
+        if self.draw(st.booleans()):
+            step["on_error"] = self.draw(st.sampled_from(["suspend", ["suspend"]]))
+            return
+        steps = []
+        for _ in range(self.draw(st.integers(1, 2))):
+            kind = self.draw(st.sampled_from(["_tool", "_set", "_approval"]))
+            inner, _ = getattr(self, kind)(replace(sight, alone=False))
+            inner.pop("idempotent", None)
+            steps.append(inner)
+        steps[0].setdefault("condition", "error.kind == 'invalid_request'")
+        if steps[-1]["id"] in self.found["refusing"] and "on_error" not in steps[-1]:
+            self.found["refusing"].remove(steps[-1]["id"])
+        step["on_error"] = [{"errors": ["timeout"], "strategy": "fail"}, {"strategy": "fallback", "steps": steps}]
 
     def _set(self, sight: Sight) -> tuple[Json, list[str]]:
         step = {"id": self.id("s"), "type": "set", "values": self.arguments(sight)}
@@ -151,11 +182,14 @@ class _Writer:
         """
         steps, seen = self.block(sight)
         if "retry" in step and (sight.alone or self.failing) and self.rarely(2):
-            tools = [one["id"] for one in steps if one["type"] == "tool_call" and one["id"] not in self.found["flaky"]]
+            tools = [one["id"] for one in steps if one["type"] == "tool_call" and self._is_plain(one)]
             if tools:
                 self.found["breaks"][tools[0]] = 1
                 next(one for one in steps if one["id"] == tools[0])["retry"] = {"max_attempts": 1}
         return steps, seen
+
+    def _is_plain(self, step: Json) -> bool:
+        return step["id"] not in self.found["flaky"] and "on_error" not in step
 
     def _condition(self, sight: Sight) -> tuple[Json, list[str]]:
         step: Json = self._again({"id": self.id("c"), "type": "condition"})

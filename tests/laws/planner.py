@@ -17,7 +17,7 @@ from stepwell.interpreter.whole import Conclusion
 from stepwell.journal import path as paths
 from stepwell.journal.entry import Entry
 from stepwell.ports import Run
-from tests.laws.worlds import ACCOUNT, Pinned, Script
+from tests.laws.worlds import ACCOUNT, Pinned, Script, action_for
 
 Json = Any
 
@@ -109,6 +109,8 @@ class Driver:
                 self.now = max(self.now, wanted.at)
             case WantedWait(kind="timer"):
                 self.messages[wanted.path] = {"decision": "due"}
+            case WantedWait(kind="incident"):
+                self.messages[wanted.path] = action_for(wanted.path, wanted.request["actions"])
             case _:
                 self.messages[wanted.path] = {"decision": "approved", "by": "ana", "comment": wanted.path}
 

@@ -27,9 +27,10 @@ async def journal_of(definition: Json, seed: int) -> tuple[list[Entry], Script]:
 
 
 def places(path: str) -> list[str]:
-    """Every place that a path goes through, with its rounds."""
+    """Every place that a path goes through, with its rounds; a fallback or `verify` is numbered by its trouble."""
     segments = path.split("/")[1:]
-    return ["/" + "/".join(segments[: end + 1]) for end in range(len(segments))]
+    found = ["/" + "/".join(segments[: end + 1]) for end in range(len(segments))]
+    return [place for place in found if not place.rpartition("/")[2].startswith("~")]
 
 
 def only_stale_steps_run_again(entries: list[Entry], script: Script) -> None:

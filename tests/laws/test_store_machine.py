@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from stepwell.errors import StepwellError
 from stepwell.journal.entry import Entry
 from stepwell.journal.lease import LeaseLost
-from stepwell.ports import FINAL, PARKED, Batch, Lease, Message, NewRun, Outgoing, SentEvent, Verdict, Wait
+from stepwell.ports import FINAL, PARKED, Ballot, Batch, Lease, Message, NewRun, Outgoing, SentEvent, Verdict, Wait
 from stepwell.stores.memory import MemoryRunStore
 from stepwell.stores.sqlite import Database, SqliteRunStore
 from stepwell.testing.store_builders import ManualClock
@@ -198,7 +198,7 @@ class StoresAgree(RuleBasedStateMachine):
         account=ACCOUNTS,
     )
     def decide(self, run_id: str, number: int, decision: Any, digest: str, account: str) -> None:
-        self.both("decide", account, f"{run_id}-x{number}", decision, digest=digest)
+        self.both("decide", account, f"{run_id}-x{number}", Ballot(decision, digest=digest))
 
     @rule(
         account=ACCOUNTS,

@@ -383,8 +383,8 @@ async def test_c059_an_async_tool_is_cancelled_on_time():
             ended.append(True)
 
     took, found, gap = await timed_out(slow)
-    assert 1.0 <= took < 1.5
-    assert gap < 0.1
+    assert 1.0 <= took < 4  # the tool blocks for 5 s
+    assert gap < 1
     assert (found.kind, found.retryable, found.detail) == ("timeout", True, None)
     assert ended == [True]
 
@@ -398,8 +398,8 @@ async def test_c059_a_blocking_tool_is_left_behind_on_time():
 
     took, found, gap = await timed_out(slow)
     release.set()
-    assert 1.0 <= took < 1.5
-    assert gap < 0.1
+    assert 1.0 <= took < 4  # the tool blocks for 5 s
+    assert gap < 1
     assert found.detail == {"abandoned": "thread"}
     assert "left behind" in found.message
 
@@ -417,8 +417,8 @@ async def test_c059_an_async_tool_that_swallows_its_cancellation_is_left_behind_
             alive.append("woke")
 
     took, found, gap = await timed_out(slow)
-    assert 1.0 <= took < 1.5
-    assert gap < 0.1
+    assert 1.0 <= took < 4  # the tool blocks for 5 s
+    assert gap < 1
     assert found.detail == {"abandoned": "task"}
     assert "cancelled" in alive
     await asyncio.sleep(0.1)
@@ -470,7 +470,7 @@ async def test_cancelling_the_call_cancels_the_tool_and_does_not_wait_for_a_stub
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert time.monotonic() - started < 0.5
+    assert time.monotonic() - started < 0.9  # the tool sleeps for 1 s
     assert states == ["asked"]
 
 
@@ -533,7 +533,7 @@ async def test_concurrent_calls_of_blocking_tools_run_at_the_same_time():
     tools = PythonTools.of(slow)
     started = time.monotonic()
     assert sum(await asyncio.gather(*[tools.call("slow", {}, context()) for _ in range(20)])) == 20
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 3.5  # one after another: 4 s
 
 
 async def test_no_task_is_left_once_calls_are_done():

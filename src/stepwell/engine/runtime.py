@@ -21,10 +21,12 @@ from stepwell.engine.performer import CallContext, Performer
 from stepwell.engine.waiting import Waiting, parked
 from stepwell.errors import StepFailed
 from stepwell.interpreter.interruption import Abort, RunCancelled, RunTimedOut
+from stepwell.interpreter.rerun import taken_over
 from stepwell.interpreter.runtime import Attempt
 from stepwell.interpreter.undo import to_undo
 from stepwell.journal import path as paths
 from stepwell.journal.entry import Body, Draft, Entry, Outcome
+from stepwell.journal.told import owner
 from stepwell.ports import Batch, Clock, Lease, Loaded, Message, Outgoing, Tools, Wait, WaitKind
 
 if TYPE_CHECKING:
@@ -128,14 +130,25 @@ class LiveRuntime:
     def edits_of(self, path: str) -> dict[str, Json]:
         return self._ledger.fold.edits.get(path, {})
 
+    async def take_over(self, old: str, new: str) -> None:
+        for draft in taken_over(await self._entries(), old, new, self._blob):
+            if self.recall(draft.path) is None:
+                self._ledger.ride(draft, quietly=True)
+
+    async def _entries(self) -> list[Entry]:
+        """The whole journal up to now."""
+        await self._world.store.append(self._lease, Batch(self.closing()))
+        return await self._world.store.history(self._run.account, self.run_id)
+
+    def _blob(self, digest: str) -> bytes:
+        return self._world.store.blob_now(self._run.account, digest)
+
     async def undo_plan(self) -> list[dict[str, Json]]:
         for message in await self._world.store.inbox(self._lease, self.seen):
             self.deliver(message)
         await asyncio.sleep(0)  # a cancel that was acknowledged before counts
         self._undoing = True
-        await self._world.store.append(self._lease, Batch(self.closing()))
-        entries = await self._world.store.history(self._run.account, self.run_id)
-        return to_undo(entries, lambda digest: self._world.store.blob_now(self._run.account, digest))
+        return to_undo(await self._entries(), self._blob)
 
     async def rewind(self, block: str, cause: str, stale: Sequence[str], failed: Draft) -> None:
         for path in stale:
@@ -304,10 +317,10 @@ class LiveRuntime:
         outcomes = self._ledger.outcomes
         found = {path: (attempt.started, attempt.number) for path, attempt in self._cut}
         for place, wait in self._waiting.pending().items():
-            found.setdefault(place.partition("/~")[0], (wait.opened, 0))
+            found.setdefault(owner(place), (wait.opened, 0))
         for place, outcome in outcomes.items():
             path = place.removesuffix("/~start")
-            if path != place and "/@" not in path:
+            if path != place and owner(path) == path:
                 found.setdefault(path, (outcome.started, 0))
         handed = self._ledger.handed
         return {path: facts for path, facts in found.items() if path not in outcomes and path not in handed}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from stepwell.errors import StepFailed
 from stepwell.interpreter.interruption import Interruption, Pause, Withdrawn
 from stepwell.interpreter.plan import Plan, Wanted, WantedWait
+from stepwell.interpreter.rerun import taken_over
 from stepwell.interpreter.runtime import Attempt
 from stepwell.interpreter.scope import Scope
 from stepwell.interpreter.undo import to_undo
@@ -99,6 +100,11 @@ class PlanningRuntime:
 
     def edits_of(self, path: str) -> dict[str, Json]:
         return self._fold.edits.get(path, {})
+
+    async def take_over(self, old: str, new: str) -> None:
+        for draft in taken_over([*self._known.entries, *self._derived], old, new, self._known.fetch):
+            if self.recall(draft.path) is None:
+                self.ride(draft)
 
     async def undo_plan(self) -> list[dict[str, Json]]:
         return to_undo([*self._known.entries, *self._derived], self._known.fetch)

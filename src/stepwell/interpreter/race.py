@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.errors import StepFailed
-from stepwell.interpreter.interruption import Interruption
+from stepwell.interpreter.interruption import Interruption, Withdrawn
 from stepwell.interpreter.settle import Crew
 from stepwell.journal.entry import Body, Draft
 
@@ -64,7 +64,11 @@ class Race:
 
         for _ in range(min(self._width, len(self._blocks) - len(recalled))):
             crew.spawn(lane())
-        await crew.settled()
+        try:
+            await crew.settled()
+        except Withdrawn:
+            if not self._decided:  # else the mark is in the journal, and counts on every replay
+                raise
         self._give_up_losers()
         return {name: self._settled.get(name) for name in self._blocks}
 

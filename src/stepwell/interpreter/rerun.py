@@ -6,7 +6,7 @@ from the journal and the definition; a redrive does again only what was not fini
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,12 +14,13 @@ from stepwell.definition.step import walk
 from stepwell.definition.visibility import refs_of
 from stepwell.errors import InputError, NotFound, Problem
 from stepwell.journal import path as paths
+from stepwell.journal.entry import NULL, Draft, read_body
+from stepwell.journal.fold import Fold
 
 if TYPE_CHECKING:
     from stepwell.definition.compile import BlockPlan, StepPlan
     from stepwell.interpreter.definition import Definition
-    from stepwell.journal.entry import Outcome
-    from stepwell.journal.fold import Fold
+    from stepwell.journal.entry import Entry, Outcome
 
 Json: TypeAlias = Any
 _UNREACHED = frozenset({"upstream_failed", "run_ended"})
@@ -123,6 +124,40 @@ def _was_given_up(mark: str, outcomes: Mapping[str, Outcome]) -> bool:
 def _spent(path: str, tree: _Tree) -> list[str]:
     """What belongs to a container and is not true any more once it goes on: how a race ended, troubles, fallbacks."""
     return [mark for mark in tree.marks(path) if not mark.endswith("/~start")]
+
+
+def finished(fold: Fold, top: str) -> list[str]:
+    """Places in a container that another round of it need not do again, and what was decided when it began."""
+    tree = _Tree(fold.outcomes)
+    found = [paths.start(top)] if paths.start(top) in fold.outcomes else []
+    waiting = tree.places(top)
+    while waiting:
+        path = waiting.pop()
+        left = Return()
+        inside = _left(path, fold.outcomes, tree, left)
+        if path in fold.outcomes and not inside and path not in left.drop:
+            found.append(path)
+        found += [paths.start(one) for one in inside if paths.start(one) in fold.outcomes]
+        waiting += [below for one in inside for below in tree.places(one)]
+    return found
+
+
+def taken_over(entries: Sequence[Entry], old: str, new: str, fetch: Callable[[str], bytes]) -> list[Draft]:
+    """What the round of a container at `new` begins with: what of the round at `old` was finished.
+
+    Rounds inside begin anew. What undoes a step stays with the round that it was done in.
+    """
+    newest = {entry.path: entry for entry in entries}
+    drafts = []
+    for path in sorted(finished(Fold(entries, fetch), old), key=lambda path: newest[path].order):
+        entry = newest[path]
+        body = read_body(entry)
+        body.undo, body.undo_ref, body.meta = NULL, "", (body.meta or {}) | {"taken_from": path}
+        below = "/".join(segment.partition("#")[0] for segment in path[len(old) :].split("/"))
+        draft = Draft(f"{new}{below}", entry.kind, body, digest=entry.digest)
+        draft.text = fetch(body.value_ref) if body.value_ref else bytes(body.value)
+        drafts.append(draft)
+    return drafts
 
 
 # ── rerun ──

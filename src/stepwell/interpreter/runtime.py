@@ -69,6 +69,9 @@ class Runtime(Protocol):
     def edits_of(self, path: str) -> dict[str, Json]:
         """Arguments that a person gave for the step at a path when the run was made to go back."""
 
+    async def take_over(self, old: str, new: str) -> None:
+        """Let the next round of a container, at `new`, begin with what was finished in that at `old`."""
+
     async def undo_plan(self) -> list[dict[str, Json]]:
         """What is to be undone, the last completed first: what each step kept, with its path and value.
 

@@ -178,12 +178,14 @@ async def _ask(scope: Scope, number: int, failure: StepFailed, **facts: Json) ->
 
 
 async def _again(scope: Scope, failure: StepFailed, answer: dict[str, Json]) -> Outcome | None:
-    """Try again: an action goes on with its next attempt, whatever else there is begins another round."""
+    """Try again: an action goes on with its next attempt, a container begins a round with what was finished in it."""
     assert scope.plan is not None
     if isinstance(scope.plan.step, Action):
         return None
     draft = scope.failure(failure)
     draft.body.retry_at, draft.body.meta = scope.runtime.clock(), settled_by(answer)
+    number = paths.round_number(scope.path) + 1
+    await scope.runtime.take_over(scope.path, paths.with_round(paths.bare(scope.path), number))
     return await scope.runtime.record(draft)
 
 

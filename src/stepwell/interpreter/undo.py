@@ -75,8 +75,6 @@ async def undo_all(scope: Scope, error: dict[str, Json] | None) -> None:
         draft = Draft(paths.start(paths.UNDO), "started", Body(started=scope.runtime.clock(), error=error))
         draft.value({"plan": await scope.runtime.undo_plan()})
         plan = await scope.runtime.record(draft)
-    else:
-        await scope.runtime.undo_plan()
     for index, one in enumerate(plan.value["plan"]):
         await _undo(scope, paths.child(paths.UNDO, index), one, error)
 

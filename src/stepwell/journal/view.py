@@ -257,8 +257,8 @@ class _Builder:
         """Steps without an entry whose surroundings have settled: they are skipped, and this is why."""
         for path, (order, place) in reached.items():
             told = self.told.get(path)
-            if told is None:
-                continue
+            if told is None or (told.meta and "taken_from" in told.meta):
+                continue  # what is inside is told where it was done
             taken = told.decided("branch") if place.shape.chooses else None
             if isinstance(taken, str):
                 reason = {"type": "branch_not_taken", "taken": taken}
