@@ -221,8 +221,12 @@ def test_waits_of_every_kind_have_a_sentence() -> None:
     assert waiting(event)[0] == (
         "It waits for the event 'paid' since 2023-11-14 22:13:20 UTC, until 2023-11-14 22:13:29 UTC."
     )
-    incident = Wait("w2", "/a", "incident", {"kind": "tool_error", "message": "broke"}, opened=T)
-    assert waiting(incident)[0] == "It wants an operator since 2023-11-14 22:13:20 UTC: tool_error: broke."
+    incident = Wait(
+        "w2", "/a", "incident", {"error": {"kind": "tool_error", "message": "broke"}, "actions": ["fail"]}, opened=T
+    )
+    assert (
+        waiting(incident)[0] == "It wants an operator since 2023-11-14 22:13:20 UTC: tool_error: broke. Actions: fail."
+    )
     anyone = Wait("w3", "/a", "approval", {"title": "x", "allow_requester": True}, opened=T)
     assert waiting(anyone)[0].startswith('It waits for a decision on "x" by anyone who may approve since ')
 

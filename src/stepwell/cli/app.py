@@ -27,6 +27,7 @@ _COMMANDS = {
     "runs": ("stepwell.cli.runs:runs", "List, show, follow, resume and cancel runs."),
     "explain": ("stepwell.cli.explain:explain", "Why a run stands where it stands, step by step."),
     "approvals": ("stepwell.cli.approvals:approvals", "See and decide what waits for people."),
+    "incidents": ("stepwell.cli.incidents:incidents", "See steps that failed and wait for an operator; settle them."),
     "events": ("stepwell.cli.events:events", "Tell runs that wait for an event that it has happened."),
     "users": ("stepwell.cli.users:users", "Who is known, with roles and departments."),
     "audit": ("stepwell.cli.audit:audit", "What people did, newest first."),
@@ -89,7 +90,7 @@ class _Stepwell(Group):
 def _tell_programs(error: Exception, args: list[str]) -> None:
     """With `--json`, a command about runs prints one object also where it is refused."""
     command = next((word for word in args if not word.startswith("-")), "")
-    if "--json" not in args or command not in {"run", "runs", "approvals"}:
+    if "--json" not in args or command not in {"run", "runs", "approvals", "incidents"}:
         return
     from stepwell.cli.exits import as_object
     from stepwell.cli.text import json_text

@@ -56,7 +56,8 @@ def commands(told: Explanation, tail: str = "") -> list[str]:
             case "event":
                 found.append(f"{program()} events send {name or 'NAME'}{tail}")
             case "operate":
-                found.append(f"{program()} runs show {told.run} --step {name}{tail}")
+                found.append(f"{program()} incidents show {name}{tail}")
+                found.append(f"{program()} incidents retry {name}{tail}")
             case "wait":
                 found.append(f"{program()} runs resume {name} --wait{tail}")
             case _:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from stepwell.cli import exits
+from stepwell.cli.incident_view import doubt_lines, way_lines
 from stepwell.cli.lines import ended_why, error_text
 from stepwell.cli.program import program
 from stepwell.cli.screen import JsonScreen, Screen
 from stepwell.cli.text import json_text, visible, visible_lines
+from stepwell.journal.told import owner
 from stepwell.journal.view import instant, wait_json
 from stepwell.ports import FINAL
 
@@ -91,8 +93,12 @@ async def follow(engine: Engine, handle: RunHandle, screen: Screen, *, watch: bo
 async def ending_of(engine: Engine, run_id: str, *, interrupted: bool = False) -> Ending:
     """How a run stands that nobody follows."""
     run = await engine.run(run_id)
-    waits = () if run.status in FINAL else tuple(await engine.waits(run_id=run.id))
-    return Ending(run, waits, interrupted=interrupted)
+    waits: list[Wait] = [] if run.status in FINAL else await engine.waits(run_id=run.id)
+    if run.status == "suspended":
+        from stepwell.engine.incidents import Filter
+
+        waits = [*await engine.incidents.open(Filter(run.id)), *waits]
+    return Ending(run, tuple(waits), interrupted=interrupted)
 
 
 class _Counting:
@@ -138,7 +144,10 @@ def tell_ending(ending: Ending, screen: Screen, tail: str = "") -> None:
             _print_waits(ending, tail)
         case "waiting":
             _print_sleep(ending, tail)
-        case "suspended" | "stuck":
+        case "suspended":
+            _print_incidents(ending, tail)
+            _print_waits(ending, tail)
+        case "stuck":
             error = f"  {error_text(run.error)}" if run.error else ""
             click.echo(f"{click.style(run.status, fg='red', bold=True)}{error}")
             click.echo(f"  details: {program()} runs show {run.id}{tail}")
@@ -179,6 +188,26 @@ def _print_waits(ending: Ending, tail: str) -> None:
         click.echo(f"  look:    {program()} approvals show {wait.id}{tail}")
         click.echo(f"  approve: {program()} approvals approve {wait.id}{tail}")
         click.echo(f"  reject:  {program()} approvals reject {wait.id} --comment WHY{tail}")
+
+
+_MOST = 5
+"""Incidents that are told one by one."""
+
+
+def _print_incidents(ending: Ending, tail: str) -> None:
+    found = [wait for wait in ending.waits if wait.kind == "incident"]
+    for wait in found[:_MOST]:
+        head = click.style("suspended", fg="red", bold=True)
+        click.echo(f"{head}  {visible(wait.request['title'])}  at {visible(owner(wait.path))}")
+        for line in doubt_lines(wait):
+            click.echo(f"  {line}")
+        click.echo(f"  {'look:':<12}{program()} incidents show {wait.id}{tail}")
+        for line in way_lines(wait, tail, told=False):
+            click.echo(f"  {line}")
+    if len(found) > _MOST:
+        click.echo(f"… and {len(found) - _MOST} more: {program()} incidents list --run {ending.run.id}{tail}")
+    if len(found) > 1:
+        click.echo(f"  all at once: {program()} incidents retry --run {ending.run.id} --all{tail}")
 
 
 def _print_sleep(ending: Ending, tail: str) -> None:

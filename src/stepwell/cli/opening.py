@@ -145,6 +145,21 @@ async def find_wait(engine: Engine, text: str) -> Wait:
         return _only(text, known, "approval", lambda wait: f"{wait.id} ({wait.path})", code=FAILED)
 
 
+async def find_incident(engine: Engine, text: str) -> Wait:
+    """The incident with this id, or the only one whose id begins or ends so. Raises Refusal."""
+    from stepwell.errors import NotFound
+
+    try:
+        wait = await engine.wait(text)
+    except NotFound:
+        known = await engine.incidents.open(settled=True) if len(text) >= SHORTEST else []
+        return _only(text, known, "incident", lambda one: f"{one.id} ({one.path})", code=FAILED)
+    if wait.kind == "incident":
+        return wait
+    hint = f"`{program()} {'approvals' if wait.kind == 'approval' else 'incidents'} list` shows what there is"
+    raise Refusal(f"{text} is no incident: it is an {wait.kind}", hint=hint, code=FAILED, kind="not_found")
+
+
 def _only(text: str, known: Sequence[N], word: str, shown: Callable[[N], str], *, code: int) -> N:
     found = [one for one in known if one.id.startswith(text) or one.id.endswith(text)]
     if len(found) == 1:
@@ -152,7 +167,7 @@ def _only(text: str, known: Sequence[N], word: str, shown: Callable[[N], str], *
     if found:
         names = ", ".join(shown(one) for one in found[:5])
         raise Refusal(f"{len(found)} {word}s have ids like {text}: {names}", hint="give more of the id", code=code)
-    lists = f"{program()} runs list" if word == "run" else f"{program()} approvals list --all"
+    lists = f"{program()} {word}s list" + ("" if word == "run" else " --all")
     short = f"a shortened id has at least {SHORTEST} characters; " if len(text) < SHORTEST else ""
     raise Refusal(
         f"there is no {word} {text}", hint=f"{short}`{lists}` shows what there is", code=code, kind="not_found"

@@ -50,3 +50,15 @@ def tools(function: _F) -> _F:
         metavar="FILE.py",
         help="A file of Python tools; may be repeated. The project's stepwell.toml can name them too.",
     )(function)
+
+
+def incident_filters(function: _F) -> _F:
+    """Which incidents are meant: `--run`, `--workflow`, `--kind`, `--step`."""
+    for option in (
+        click.option("--step", default="", metavar="STEP", help="Only of the step with this id."),
+        click.option("--kind", default="", metavar="KIND", help="Only errors of this kind, such as timeout."),
+        click.option("--workflow", default="", metavar="ID", help="Only of runs of this workflow."),
+        click.option("--run", default="", metavar="RUN", help="Only of this run."),
+    ):
+        function = option(function)
+    return function

@@ -81,11 +81,12 @@ def list_runs(
 
 
 async def _left_alone(engine: Engine, run: Run) -> str:
+    from stepwell.cli.follow import ending_of
     from stepwell.cli.standing import left_alone
 
-    parked = run.status in {"pending_approval", "waiting"}
+    parked = run.status in {"pending_approval", "waiting", "suspended"}
     # Of a run that waits for something else the engine tells no waits; when it is due says `wake_at`.
-    return left_alone(run, await engine.waits(run_id=run.id) if parked else ())
+    return left_alone(run, (await ending_of(engine, run.id)).waits if parked else ())
 
 
 def _print_runs(found: list[Run], alone: dict[str, str], limit: int, tail: str) -> None:
@@ -256,9 +257,9 @@ async def carry_on(
     async with opened(database) as engine:
         found = await find_run(engine, run)
         where = database or engine.settings.database
-        if found.status in FINAL or found.status == "suspended":
+        if found.status in FINAL:
             ending = await ending_of(engine, found.id)
-            click.echo(f"run {found.id} {'has ended' if found.status in FINAL else 'wants an operator'}", err=True)
+            click.echo(f"run {found.id} has ended", err=True)
             tell_ending(ending, await _quiet(as_json=as_json), database_tail(database, engine.settings))
             return ending
     start, files = _project(found)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = Any
 ACCOUNT = "default"
+MANY = 100_000
+"""Incidents that are looked at for those that are meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,14 @@ class Incidents:
         self._people = people
         self._now = now
 
-    async def open(self, which: Filter = Filter()) -> list[Wait]:
-        """Incidents that nobody has settled, oldest first. Raises NotFound for a run that is not there."""
-        waits = await self._store.waits(ACCOUNT, run_id=which.run_id, kind="incident")
+    async def open(self, which: Filter = Filter(), *, settled: bool = False) -> list[Wait]:
+        """Incidents that nobody has settled (`settled`: the others too), oldest first.
+
+        Raises NotFound for a run that is not there.
+        """
+        waits = await self._store.waits(
+            ACCOUNT, run_id=which.run_id, kind="incident", pending_only=not settled, limit=MANY
+        )
         return [wait for wait in waits if which.fits(wait)]
 
     async def settle(self, wait_id: str, action: Action, *, by: Who = "") -> Wait:

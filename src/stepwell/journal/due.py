@@ -9,13 +9,17 @@ from stepwell.journal.wording import time_text
 
 DUE = "It is parked and due: what it waited for has come, or its time is over; no process has carried it on."
 
+_WANTED = {"pending_approval": "approval", "suspended": "incident", "waiting": ""}
+"""What a parked run waits for by its status: once none of it is pending, the run is due."""
+
 
 def is_due(run: Any, waits: Iterable[Any], now: float) -> bool:
     """Whether a parked run could go on now (UTC seconds), given its pending waits."""
-    if run.status not in {"pending_approval", "waiting"}:
+    wanted = _WANTED.get(run.status)
+    if wanted is None:
         return False
     pending = [*waits]
-    if run.status == "pending_approval" and not any(wait.kind == "approval" for wait in pending):
+    if wanted and not any(wait.kind == wanted for wait in pending):
         return True
     return any(0 < at <= now for at in (getattr(run, "wake_at", 0.0), *(wait.deadline for wait in pending)))
 

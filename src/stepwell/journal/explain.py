@@ -46,7 +46,7 @@ class Explanation:
     """Why a run stands as it does, and its steps in the order of the journal.
 
     `goes_on` says what moves it: `(action, id)` with the actions decide (an approval), resume, wait (until it is due),
-    event (its name), operate (an incident's path).
+    event (its name), operate (an incident).
     """
 
     run: str
@@ -116,7 +116,9 @@ def _open_why(standing: _Standing, because: str) -> str:
             until = min((at for at in times if at), default=0.0)
             return f"It is parked: nothing can move until {time_text(until) if until else 'something happens'}."
         case "suspended":
-            return f"It is parked: an operator has to decide how it goes on{because}."
+            places = listed(owner(wait.path) for wait in tree.waits if wait.kind == "incident")
+            undoing = " while it is being undone" if "~undo" in places else ""
+            return f"It is parked{undoing}: an operator has to say what becomes of {places or 'it'}{because}."
         case "stuck":
             return f"A replay found something else than the journal holds; nothing was executed{because}."
         case "queued":
@@ -140,7 +142,7 @@ def _goes_on(standing: _Standing) -> Iterator[tuple[str, str]]:
             case "event":
                 yield "event", str(getattr(wait, "topic", "") or "")
             case "incident":
-                yield "operate", owner(wait.path)
+                yield "operate", wait.id
             case _:
                 pass
     if run.status == "waiting" and not standing.due:

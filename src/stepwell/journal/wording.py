@@ -39,11 +39,19 @@ def waiting(wait: WaitRow) -> tuple[str, dict[str, Json]]:
             facts["event"] = topic
             return f"It waits for the event {topic!r}{since}{until}.", facts
         case "incident":
-            kind, message = request.get("kind"), request.get("message")
-            what = f": {kind}: {message}" if kind else ""
-            return f"It wants an operator{since}{what}.", facts
+            return incident(request, since, facts), facts
         case _:
             return f"It waits for a time{since}{until}.", facts
+
+
+def incident(request: Mapping[str, Json], since: str, facts: dict[str, Json]) -> str:
+    """What failed and what an operator can do about it; `facts` takes it up."""
+    error = request.get("error")
+    facts |= {"error": error, "actions": request.get("actions"), "undoes": request.get("undoes")}
+    what = f": {error_text(error)}" if error else ""
+    ways = ", ".join(request.get("actions") or ())
+    undone = f" to say what becomes of {request['undoes']}, which was to be undone" if request.get("undoes") else ""
+    return f"It wants an operator{undone}{since}{what}." + (f" Actions: {ways}." if ways else "")
 
 
 def _approval(wait: WaitRow, request: Mapping[str, Json]) -> tuple[str, dict[str, Json]]:
