@@ -74,7 +74,21 @@ def test_versions_are_published_listed_and_shown() -> None:
     assert "it has 2 (gamma), 1 (beta)" in missing.stderr
 
 
+def test_what_was_published_before_a_file_that_is_refused_is_told(folder: Path) -> None:
+    (folder / "calls.yaml").write_text(
+        "workflow: calls\nsteps:\n- {id: s, type: sub_workflow, workflow: none}\n", "utf-8"
+    )
+    refused = call("publish", "refund.yaml", "calls.yaml", code=2)
+    assert "refund@1" in refused.stdout
+    assert "there is no workflow 'none'" in refused.stderr
+    assert [one["id"] for one in told("workflows", "list")] == ["refund"]
+    (folder / "wrong.yaml").write_text("workflow: wrong\n", "utf-8")
+    assert "@" not in call("publish", "second.yaml", "wrong.yaml", code=2).stdout
+
+
 def test_a_published_workflow_runs_by_its_name_and_a_file_comes_first(folder: Path) -> None:
+    unmade = call("run", "refund", code=2)
+    assert "there is no file refund, and there is no database at" in unmade.stderr
     call("publish", "refund.yaml", "second.yaml")
     for name in ("refund.yaml", "second.yaml"):
         (folder / name).unlink()
@@ -245,3 +259,28 @@ def test_a_move_that_is_killed_before_its_commit_leaves_nothing(where: str) -> N
     call("runs", "migrate", run, "--to", "2")
     call("approvals", "approve", told("approvals", "list")[0]["id"])
     assert told("runs", "show", run)["output"] == {"payed": "5"}
+
+
+_PUBLISHES = """
+import asyncio, sys
+from pathlib import Path
+from stepwell.engine.engine import open_engine
+
+async def work(who):
+    async with open_engine() as engine:
+        for number in range(8):
+            file = Path(f"{who}-{number}.yaml")
+            file.write_text(f"workflow: w\\nsteps:\\n- {{id: a, type: set, values: {{n: {who}-{number}}}}}\\n")
+            print((await engine.versions.publish(engine.load(file)))[0].number)
+
+asyncio.run(work(sys.argv[1]))
+"""
+
+
+def test_processes_that_publish_at_once_never_get_one_number() -> None:
+    command = [sys.executable, "-c", _PUBLISHES]
+    started = [subprocess.Popen([*command, f"p{one}"], stdout=subprocess.PIPE, text=True) for one in range(3)]
+    found = [int(line) for one in started for line in one.communicate(timeout=120)[0].split()]
+    assert all(one.returncode == 0 for one in started)
+    assert sorted(found) == list(range(1, 25))
+    assert len(told("workflows", "versions", "w")) == 24

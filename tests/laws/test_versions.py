@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Iterator
+from copy import deepcopy
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import yaml
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stepwell.definition.load import LoadedWorkflow, load_text
 from stepwell.engine.engine import Engine
+from stepwell.errors import DefinitionError
 from stepwell.kinds import discover
 from stepwell.library.differences import Side, differences, is_cosmetic
 from stepwell.ports import PARKED, Run, ToolCallContext
 from stepwell.testing.scripted import Call, ScriptedTools
 from tests.engine_world import engine_with
-from tests.laws.definitions import INPUT, definitions
+from tests.laws.definitions import INPUT, SHORT, definitions
 from tests.laws.test_laws import LAW as OFTEN
 from tests.laws.test_laws import script_of
 
@@ -146,5 +149,82 @@ def test_a_definition_that_does_the_same_conflicts_with_nothing_wherever_a_run_i
                     run = await decided(engine, run, chance)
                 results.append((run.status, timeless(run.output), run.error, sorted(call.path for call in tools.calls)))
         assert results[0] == results[1]
+
+    asyncio.run(law())
+
+
+def blocks_in(value: Json) -> Iterator[list[Json]]:
+    """Every list of steps, the outer ones first."""
+    if isinstance(value, list):
+        if value and all(isinstance(one, dict) and "id" in one for one in value):
+            yield value
+        for inner in value:
+            yield from blocks_in(inner)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in {"arguments", "values", "show", "output"}:
+                yield from blocks_in(inner)
+
+
+def mutated(data: Json, chance: Random) -> Json:
+    """The definition with one or two changes of any kind; it may be wrong."""
+    data = deepcopy(data)
+    for number in range(chance.choice([1, 1, 2])):
+        block = chance.choice([*blocks_in(data["steps"])])
+        at = chance.randrange(len(block))
+        step = block[at]
+        match chance.randrange(6):
+            case 0 if len(block) > 1:
+                del block[at]
+            case 1 if len(block) > 1:
+                block.insert(chance.randrange(len(block)), block.pop(at))
+            case 2:
+                step["condition"] = chance.choice(["workflow_input.yes", "workflow_input.no"])
+            case 3:
+                given = next((step[key] for key in ("arguments", "values", "show", "inputs") if key in step), {})
+                given["n"] = 7
+            case 4 if "branches" in step and len(step["branches"]) > 1:
+                del step["branches"][chance.choice([*step["branches"]])]
+            case _:
+                new = {"id": f"new{number}", "type": "tool_call", "tool": "t", "arguments": {"n": 5}, "retry": SHORT}
+                graph = any("depends_on" in one for one in block)
+                block.insert(chance.randrange(len(block) + 1), new | ({"depends_on": []} if graph else {}))
+    return data
+
+
+@OFTEN
+@given(definitions() | definitions(failing=True), st.integers(0, 9999))
+def test_a_run_that_was_moved_without_conflict_is_never_stuck(definition: Json, seed: int) -> None:
+    assume("'approval'" in str(definition["steps"]) or "'2h'" in str(definition["steps"]))
+
+    async def law() -> None:
+        chance, tools = Random(seed), LawTools(definition)
+        async with engine_with(tools) as engine:
+            run = await parked(engine, definition)
+            for _ in range(chance.randrange(3)):
+                if run.status == "pending_approval":
+                    run = await decided(engine, run, chance)
+            if run.status not in PARKED:
+                return
+            try:
+                other = loaded(mutated(whole(definition), chance))
+            except DefinitionError:
+                return
+            before = await engine.history(run.id)
+            plan = await engine.versions.migrate(run.id, other)
+            if plan.conflicts:
+                assert await engine.history(run.id) == before
+                return
+            done = {call.path for call in tools.calls}
+            tools.calls.clear()
+            if plan.wake:
+                run = await (await engine.resume(run.id)).wait()
+            for _ in range(100):
+                if run.status != "pending_approval":
+                    break
+                run = await decided(engine, run, chance)
+            assert run.status != "stuck", run.error
+            again = done & {call.path for call in tools.calls if call.attempt == 1}
+            assert not again, f"done twice: {again}"
 
     asyncio.run(law())

@@ -37,7 +37,14 @@ def publish(**given: Any) -> None:
     from stepwell.cli.opening import run_async
 
     as_json = given.pop("as_json")
-    found = run_async(_publish(**given))
+    found: list[tuple[Published, bool]] = []
+    try:
+        run_async(_publish(found, **given))
+    finally:  # what was published before a file that is refused stays published, and is told
+        _tell(found, as_json=as_json)
+
+
+def _tell(found: list[tuple[Published, bool]], *, as_json: bool) -> None:
     if as_json:
         click.echo(json_text([{**version_json(version), "new": new} for version, new in found], indent=2))
         return
@@ -48,8 +55,14 @@ def publish(**given: Any) -> None:
 
 
 async def _publish(
-    *, files: tuple[Path, ...], note: str, tools: tuple[Path, ...], acting: str, database: str
-) -> list[tuple[Published, bool]]:
+    found: list[tuple[Published, bool]],
+    *,
+    files: tuple[Path, ...],
+    note: str,
+    tools: tuple[Path, ...],
+    acting: str,
+    database: str,
+) -> None:
     from stepwell.cli.acting import actor
     from stepwell.cli.opening import opened
 
@@ -57,7 +70,9 @@ async def _publish(
     async with opened(database, start=start, tools=tools, missing="make") as engine:
         by = await actor(engine, acting)
         loaded = [engine.load(file) for file in files]  # all are read before the first is published
-        return [await engine.versions.publish(one, note=note, by=by) for one in loaded]
+        for one in loaded:
+            version, new = await engine.versions.publish(one, note=note, by=by)
+            found.append((version, new))
 
 
 def version_json(version: Published) -> dict[str, Any]:

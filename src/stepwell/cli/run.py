@@ -66,9 +66,15 @@ def run(**given: Any) -> None:
 
     Where there is no such file, a published workflow is meant: ID is its newest version, ID@VERSION that one.
     """
-    from stepwell.cli.opening import run_async
+    from stepwell.cli.opening import NoDatabase, run_async
 
-    click.get_current_context().exit(run_async(_run(Order(**given))))
+    order = Order(**given)
+    try:
+        code = run_async(_run(order))
+    except NoDatabase as none:  # a file makes its database
+        hint = "name a file that exists, or the database in which the workflow is published"
+        raise exits.Refusal(f"there is no file {order.file}, and {none}", hint=hint, kind="not_found") from None
+    click.get_current_context().exit(code)
 
 
 async def _run(order: Order) -> int:

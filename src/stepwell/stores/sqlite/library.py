@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from stepwell.library.versions import about, in_use, missing, no_recipe, number_in, numbered, pinning, says_the_same
-from stepwell.ports import FINAL, AuditRecord, NewVersion, Published, PublishedRecipe
+from stepwell.ports import PARKED, RUNNABLE, AuditRecord, NewVersion, Published, PublishedRecipe
 from stepwell.stores.sqlite import people
 from stepwell.stores.sqlite.database import Database
 from stepwell.stores.sqlite.rows import decode
@@ -22,7 +22,7 @@ Connection: TypeAlias = sqlite3.Connection
 Row: TypeAlias = tuple[Any, ...]
 
 MIGRATIONS = Path(__file__).parent / "library_migrations"
-_FINAL = ", ".join(f"'{status}'" for status in FINAL)
+_OPEN_STATUSES = ", ".join(f"'{status}'" for status in (*RUNNABLE, *PARKED))
 _COLUMNS = "workflow, number, definition, content, text, file, label, note, by, at, origin"
 _LISTED = _COLUMNS.replace("text", "''")
 _KEPT = "FROM library_version WHERE account = ? AND workflow = ? AND deleted = 0"
@@ -40,8 +40,8 @@ WHERE account = ? AND deleted = 0 AND number = (
 _LAST = "SELECT coalesce(max(number), 0) FROM library_version WHERE account = ? AND workflow = ?"
 _INSERT = f"INSERT INTO library_version (account, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 -- constants
 _DELETE = "UPDATE library_version SET deleted = ?, text = '' WHERE account = ? AND workflow = ? AND number = ?"
-_OPEN = f"SELECT DISTINCT definition FROM run WHERE account = ? AND status NOT IN ({_FINAL})"  # noqa: S608 -- constants
-_OPEN_OF = f"SELECT uid FROM run WHERE account = ? AND definition = ? AND status NOT IN ({_FINAL}) LIMIT 100"  # noqa: S608 -- constants
+_OPEN = f"SELECT DISTINCT definition FROM run WHERE account = ? AND status IN ({_OPEN_STATUSES})"  # noqa: S608 -- constants
+_OPEN_OF = f"SELECT uid FROM run WHERE account = ? AND definition = ? AND status IN ({_OPEN_STATUSES}) LIMIT 100"  # noqa: S608 -- constants
 _RECIPE = """
 SELECT recipe, version, digest, body FROM library_recipe
 WHERE account = ? AND recipe = ? AND (? = '' OR version = ?) ORDER BY id DESC LIMIT 1
