@@ -30,6 +30,7 @@ def test_the_commands_of_the_guide_work_as_they_are_written(tmp_path: Path) -> N
     done = _shell(tmp_path, "set -e\n" + "\n".join(_blocks(GUIDE, "sh")))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
+    assert "1 passed" in done.stdout
 
 
 def test_every_expectation_is_explained_and_the_example_has_no_others() -> None:

@@ -663,7 +663,8 @@ def test_init_makes_a_project_that_runs_at_once(project: Project, tmp_path: Path
     demo = tmp_path / "demo"
     assert "stepwell run demo/workflows/hello.yaml --input demo/inputs/hello.json" in out
     assert sorted(str(file.relative_to(demo)) for file in demo.rglob("*") if file.is_file()) == [
-        ".gitignore", "inputs/hello.json", "recipes/mood.yaml", "stepwell.toml", "tools.py", "workflows/hello.yaml",
+        ".gitignore", "inputs/hello.json", "recipes/mood.yaml", "stepwell.toml", "tests/hello.test.yaml", "tools.py",
+        "workflows/hello.yaml",
     ]  # fmt: skip
     assert "right" in project("validate", "workflows/hello.yaml", cwd=demo)
     ran = project("run", "workflows/hello.yaml", "--input", "inputs/hello.json", cwd=demo)

@@ -18,6 +18,7 @@ from stepwell.cli.lines import ended_why, error_text
 from stepwell.cli.program import program
 from stepwell.cli.screen import JsonScreen, Screen
 from stepwell.cli.text import json_text, visible, visible_lines
+from stepwell.errors import Conflict
 from stepwell.journal.told import owner
 from stepwell.journal.view import instant, wait_json
 from stepwell.ports import FINAL
@@ -25,6 +26,7 @@ from stepwell.ports import FINAL
 if TYPE_CHECKING:
     from stepwell.engine.engine import Engine, RunHandle
     from stepwell.ports import Run, Wait
+    from stepwell.testing.mocking import Mocks
 
 Json: TypeAlias = Any
 
@@ -64,15 +66,20 @@ def stopping() -> Iterator[asyncio.Event]:
             loop.remove_signal_handler(number)
 
 
-async def follow(engine: Engine, handle: RunHandle, screen: Screen, *, watch: bool = False) -> Ending:
+async def follow(
+    engine: Engine, handle: RunHandle, screen: Screen, *, watch: bool = False, mocks: Mocks | None = None
+) -> Ending:
     """Show a run until it ends or parks (`watch`: until it ends); ctrl-C parks it.
+
+    A parked run for which `mocks` have something to come is gone on with.
 
     Nothing may be awaited between the start of the run and this, or its first events go unseen.
     """
     with stopping() as stop:
         counting = _Counting(screen)
-        reading = asyncio.create_task(counting.read(handle, watch=watch))
-        waiting = asyncio.create_task(handle.wait(until_final=watch))
+        more = mocks if mocks is not None and mocks.has(handle.run_id) else None
+        reading = asyncio.create_task(counting.read(handle, watch=watch or more is not None))
+        waiting = asyncio.create_task(_until(handle, more, watch=watch))
         stopped = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({waiting, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -88,6 +95,15 @@ async def follow(engine: Engine, handle: RunHandle, screen: Screen, *, watch: bo
             await asyncio.gather(reading, waiting, stopped, return_exceptions=True)
             await screen.end()
     return await ending_of(engine, handle.run_id, interrupted=stop.is_set())
+
+
+async def _until(handle: RunHandle, mocks: Mocks | None, *, watch: bool) -> Run:
+    run = await handle.wait(until_final=watch)
+    while mocks is not None and run.status not in FINAL and await mocks.something_comes(run.id):
+        with contextlib.suppress(Conflict):  # what came has ended it, or another process goes on with it
+            await handle.engine.resume(run.id)
+        run = await handle.wait(until_final=watch)
+    return run
 
 
 async def ending_of(engine: Engine, run_id: str, *, interrupted: bool = False) -> Ending:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stepwell.engine.engine import Engine
     from stepwell.engine.settings import Settings
     from stepwell.ports import Run, Wait
+    from stepwell.testing.mocking import Mocks
 
 T = TypeVar("T")
 
@@ -81,10 +82,12 @@ async def opened(
     start: Path | None = None,
     tools: Sequence[Path | str] = (),
     missing: Literal["refuse", "make", "aside"] = "refuse",
+    mocks: Mocks | None = None,
 ) -> AsyncIterator[Engine]:
     """The engine on the database that the option, the environment or the settings name.
 
     Where there is no such database: NoDatabase is raised, or it is made, or an empty one is used that nobody keeps.
+    Runs that were started with scripts are answered from them, those that are started now from those of `mocks`.
     """
     from stepwell.engine.engine import open_engine
 
@@ -96,10 +99,14 @@ async def opened(
                 raise NoDatabase(file)
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepwell-"))
             url = f"sqlite:///{folder}/empty.db"
-        opening = open_engine(url, settings=settings, tools=tools, on_busy=tell_busy)
+        from stepwell.testing.mocking import Mocks
+
+        scripted = mocks or Mocks()
+        opening = open_engine(url, settings=settings, tools=tools, on_busy=tell_busy, over=scripted.over)
         with contextlib.redirect_stdout(sys.stderr):  # what a tools file prints when it is loaded is no answer of ours
             engine = await opening.__aenter__()
         stack.push_async_exit(opening)
+        scripted.use(engine)
         yield engine
 
 

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from stepwell.definition.load import LoadedWorkflow
     from stepwell.engine.engine import Engine
     from stepwell.errors import Problem
+    from stepwell.testing.mocking import Mocks
 
 Json: TypeAlias = Any
 
 _PATH: Any = click.Path(path_type=Path)
 _PAIR = "One value of the input, as text unless the schema says otherwise; NAME:=JSON is JSON."
+_MOCK = "What steps answer, by id or path, instead of being performed; see docs/guides/testing.md."
 _KEY = "The same key with the same workflow and input gives the same run."
 
 
@@ -38,6 +40,7 @@ class Order:
     watch: bool
     acting: str
     dry_run: bool
+    mock: Path | None
 
 
 @click.command(
@@ -59,7 +62,8 @@ class Order:
 @click.option("--idempotency-key", "key", default="", metavar="KEY", help=_KEY)
 @options.acting
 @click.option("--watch", is_flag=True, help="Stay until the run has ended, also while it waits.")
-@click.option("--dry-run", is_flag=True, help="Check everything and show the steps; execute nothing.")
+@click.option("--mock", type=options.FILE, metavar="FILE.yaml", help=_MOCK)
+@click.option("--dry-run", is_flag=True, help="Check everything and show what would be done; execute nothing.")
 @options.as_json
 def run(**given: Any) -> None:
     """Run the workflow in FILE here and now, and show its steps as they go.
@@ -81,10 +85,12 @@ async def _run(order: Order) -> int:
     from stepwell.cli.inputs import hinted, pair_hints, read_input
     from stepwell.cli.opening import opened
     from stepwell.cli.sources import workflow_named
+    from stepwell.testing.mocking import Mocks, load_mock
 
     missing: Any = "refuse" if not order.file.exists() else "aside" if order.dry_run else "make"
     start = order.file.resolve().parent
-    async with opened(order.database, start=start, tools=order.tools, missing=missing) as engine:
+    mocks = Mocks(load_mock(order.mock)) if order.mock else Mocks()
+    async with opened(order.database, start=start, tools=order.tools, missing=missing, mocks=mocks) as engine:
         loaded = await workflow_named(engine, order.file)
         value = read_input(order.input_file, order.pairs, loaded.workflow.input)
         found = hinted(await engine.preflight(loaded, value), pair_hints(order.pairs, loaded.workflow.input))
@@ -93,8 +99,10 @@ async def _run(order: Order) -> int:
             return _refuse(problems, as_json=order.as_json)
         exits.tell_problems(problem for problem in problems if problem.severity == "warning")
         if order.dry_run:
-            return _plan(loaded, as_json=order.as_json)
-        return await _carry(engine, order, loaded, value)
+            from stepwell.cli.walk import dry_run
+
+            return dry_run(engine, loaded, value, mocks.scripts, as_json=order.as_json)
+        return await _carry(engine, order, mocks, loaded, value)
 
 
 def _refuse(problems: list[Problem], *, as_json: bool) -> int:
@@ -113,7 +121,7 @@ def _refuse(problems: list[Problem], *, as_json: bool) -> int:
     return exits.USAGE
 
 
-async def _carry(engine: Engine, order: Order, loaded: LoadedWorkflow, value: Json) -> int:
+async def _carry(engine: Engine, order: Order, mocks: Mocks, loaded: LoadedWorkflow, value: Json) -> int:
     import asyncio
 
     from stepwell.cli.acting import actor
@@ -134,7 +142,7 @@ async def _carry(engine: Engine, order: Order, loaded: LoadedWorkflow, value: Js
     screen = screen_for(Progress(workflow), as_json=order.as_json)
     screen.begin(handle.run_id, workflow.name or workflow.workflow)
     queued = asyncio.create_task(_tell_queued(engine, handle.run_id))  # beside `follow`, or first events go unseen
-    ending = await follow(engine, handle, screen, watch=order.watch)
+    ending = await follow(engine, handle, screen, watch=order.watch, mocks=mocks)
     await queued
     tell_ending(ending, screen, database_tail(order.database, engine.settings))
     return ending.code
@@ -144,32 +152,3 @@ async def _tell_queued(engine: Engine, run_id: str) -> None:
     run = await engine.run(run_id)
     if run.status == "queued" and run.lane and not run.started:
         click.echo("queued: runs with the same concurrency key are active; it begins when one has ended", err=True)
-
-
-def _plan(loaded: LoadedWorkflow, *, as_json: bool) -> int:
-    """Show what would run, in written order."""
-    from stepwell.cli.text import json_text, table
-    from stepwell.definition.step import walk
-
-    depths: dict[str, int] = {}
-    only: dict[str, str] = {}
-    rows = []
-    for step in walk(loaded.workflow.steps):
-        depth = depths.setdefault(step.id, 0)
-        for block in step.all_blocks():
-            depths.update({inner.id: depth + 1 for inner in block.steps})
-            if block.purpose:
-                only.update({inner.id: f"only for {block.purpose} of {step.id}" for inner in block.steps})
-        when = f"if {step.condition.source}" if step.condition is not None else ""
-        after = "" if step.depends_on is None else f"after {', '.join(step.depends_on) or 'nothing'}"
-        rows.append(
-            (step.id, step.type, depth, ", ".join(part for part in (only.get(step.id, ""), after, when) if part))
-        )
-    if as_json:
-        steps = [{"id": step, "type": kind, "depth": depth, "order": note} for step, kind, depth, note in rows]
-        click.echo(json_text({"run": None, "event": "plan", "status": "checked", "steps": steps}))
-        return exits.OK
-    shown = [("  " * depth + step, kind, note) for step, kind, depth, note in rows]
-    click.echo("\n".join(table(shown, ["STEP", "KIND", "WHEN"])))
-    click.echo(f"\nchecked: {len(rows)} steps, nothing was executed")
-    return exits.OK

@@ -39,7 +39,10 @@ _STATUS = click.Choice(
 @click.group(
     cls=Group,
     default="list",
-    lazy={"migrate": ("stepwell.cli.migrate:migrate", "Move parked runs to another version, after a plan.")},
+    lazy={
+        "migrate": ("stepwell.cli.migrate:migrate", "Move parked runs to another version, after a plan."),
+        "export": ("stepwell.cli.export:export", "Write a run as JSON, or as a test with its recorded answers."),
+    },
     example="stepwell runs list --status failed\nstepwell runs show 019c\nstepwell runs resume 019c",
 )
 def runs() -> None:
@@ -253,6 +256,7 @@ async def carry_on(
     from stepwell.cli.follow import ending_of, follow, tell_ending
     from stepwell.errors import Conflict
     from stepwell.ports import FINAL
+    from stepwell.testing.mocking import Mocks
 
     async with opened(database) as engine:
         found = await find_run(engine, run)
@@ -263,7 +267,8 @@ async def carry_on(
             tell_ending(ending, await _quiet(as_json=as_json), database_tail(database, engine.settings))
             return ending
     start, files = _project(found)
-    async with opened(where, start=start, tools=[*files, *tools]) as engine:
+    mocks = Mocks(found.project["mock"]) if "mock" in found.project else None
+    async with opened(where, start=start, tools=[*files, *tools], mocks=mocks) as engine:
         screen = await _screen(engine, found, as_json=as_json, full=True)
         try:
             handle = await engine.resume(found.id)
@@ -271,7 +276,7 @@ async def carry_on(
             screen.say("another process carries this run on; following it")
             await screen.end()
             return await _watch(engine, found, as_json=as_json, follow=stay, database=where, again=False)
-        ending = await follow(engine, handle, screen, watch=stay)
+        ending = await follow(engine, handle, screen, watch=stay, mocks=mocks)
         tell_ending(ending, screen, database_tail(where, engine.settings))
         return ending
 

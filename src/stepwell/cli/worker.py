@@ -29,6 +29,7 @@ def worker(*, tools: tuple[Path, ...], database: str) -> None:
 
 async def _serve(tools: tuple[Path, ...], database: str) -> None:
     from stepwell.engine import open_engine
+    from stepwell.testing.mocking import Mocks
 
     settings = settings_at()
     stop = asyncio.Event()
@@ -36,7 +37,10 @@ async def _serve(tools: tuple[Path, ...], database: str) -> None:
     if sys.platform != "win32":  # there, Ctrl-C raises KeyboardInterrupt
         for name in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(name, stop.set)
-    async with open_engine(database, settings=settings, tools=tools, serves=True, on_busy=tell_busy):
+    mocks = Mocks()
+    opening = open_engine(database, settings=settings, tools=tools, serves=True, on_busy=tell_busy, over=mocks.over)
+    async with opening as engine:
+        mocks.use(engine)
         click.echo(f"serving {database or settings.database}; Ctrl-C stops it", err=True)
         await stop.wait()
         click.echo("stopping; every run stays resumable", err=True)

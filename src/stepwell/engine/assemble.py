@@ -102,6 +102,9 @@ class Worlds:
 
         Raises DefinitionError if its settings or tools are wrong or no longer there.
         """
+        if "mock" in project:  # whoever carries such runs on puts another world here
+            message = "the run was started with --mock, and what it does must not become real"
+            raise DefinitionError([Problem("error", "mock", message, "carry it on from the command line")])
         files = tuple(str(file) for file in project.get("tools") or ())
         root = str(project.get("root") or settings.root)
         if set(files) <= {str(file) for file in own} and Path(root) == settings.root:

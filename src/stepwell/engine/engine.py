@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -142,6 +142,7 @@ class Engine:
                 "tools": [str(file) for file in self._parts.tool_files],
                 "root": str(self.settings.root),
                 "chain": chain,
+                **self._parts.remembers,
             },
             idempotency_key=idempotency_key,
             created=self._now(),
@@ -303,14 +304,18 @@ async def open_engine(
     tools: Iterable[Path | str] = (),
     serves: bool = False,
     on_busy: Any = None,
+    over: Callable[[Parts], Parts] = lambda parts: parts,
 ) -> AsyncIterator[Engine]:
-    """The engine of a database (default: the settings' own). `serves` carries on every run of it that is due."""
+    """The engine of a database (default: the settings' own). `serves` carries on every run of it that is due.
+
+    `over` may put something else in the place of parts.
+    """
     from stepwell.engine.assemble import assemble
     from stepwell.engine.settings import Settings as Loaded
 
     found = settings if settings is not None else Loaded.load(Path.cwd(), os.environ)
     parts = await assemble(database or found.database, found, [Path(tool) for tool in tools], on_busy)
-    engine = Engine(parts, found, serves=serves)
+    engine = Engine(over(parts), found, serves=serves)
     try:
         await engine.open()
         yield engine

@@ -70,6 +70,8 @@ class Parts:
     world_of: Callable[[dict[str, Json]], World | None] = lambda _: None
     """What runs of another project may touch, by the project that they were started in; None for the engine's own."""
     rhythm: Rhythm = USUAL
+    remembers: dict[str, Json] = field(default_factory=dict)
+    """What runs that are started here keep in their `project` besides."""
     closing: list[Callable[[], Any]] = field(default_factory=list)
     """What to await or call when the engine closes, last first."""
     shelf: Shelf = field(init=False)

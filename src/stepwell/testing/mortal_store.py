@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stepwell.ports import Batch, Lease, RunStore, Verdict, Wait
+from stepwell.ports import Batch, Lease, Loaded, RunStore, Verdict, Wait
 
 
 class MortalStore:
@@ -42,6 +42,12 @@ class MortalStore:
         for wait in batch.open:
             self._opened(wait)
         return order
+
+    async def load(self, lease: Lease) -> Loaded:
+        loaded = await (_gone() if self.dead.is_set() else self._inner.load(lease))
+        for wait in loaded.waits:  # opened by an engine before this one
+            self._opened(wait)
+        return loaded
 
     async def release(self, lease: Lease, batch: Batch, verdict: Verdict) -> bool:
         if self.dead.is_set():

@@ -16,7 +16,7 @@ from stepwell.testing.scripted_world import Call
 
 Json: TypeAlias = Any
 _SHOWN = 160
-_SIGNS = {"completed": "✓", "failed": "✗", "skipped": "-", "cancelled": "×"}
+_SIGNS = {"completed": "✓", "compensated": "↶", "failed": "✗", "skipped": "-", "cancelled": "×"}
 
 
 class Steps(Mapping[str, StepRecord]):
@@ -127,7 +127,7 @@ class Result:
         if self.error:
             lines.append(f"  error: {self.error.get('kind')}: {self.error.get('message')}")
         lines += [_line(step) for step in self.tree.steps]
-        lines += [f"  waits: {wait.path} for a {wait.kind}" for wait in self.waits]
+        lines += [f"  waits: {wait.path} ({wait.kind})" for wait in self.waits]
         lines += [f"  refused: {refusal}" for refusal in self.refused]
         return "\n".join(lines)
 
@@ -137,7 +137,7 @@ def _line(step: StepRecord) -> str:
     indent = "  " * step.path.count("/")
     attempts = f" ({step.attempts} attempts)" if step.attempts > 1 else ""
     told = ""
-    if step.error:
+    if step.error and step.status != "completed":
         told = f"  {step.error.get('kind')}: {step.error.get('message')}"
     elif step.skip_reason:
         told = f"  {step.skip_reason.get('type')}"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from stepwell.testing.scripted_world import ScriptedWorld
 
 Json: TypeAlias = Any
-BY = "tester"
-"""Who acts where a script does not say, and nobody is known; else it is the local operator."""
 
 
 class ScriptedPeople:
@@ -33,6 +31,8 @@ class ScriptedPeople:
         self.refused: list[str] = []
         self.waiting: dict[str, Wait] = {}
         """Waits for which nobody has an act (any more), by path."""
+        self.acts = 0
+        """How many acts there were, refused ones included."""
         self._world = world
         self._changed = changed
         self._engine: Engine | None = None
@@ -66,6 +66,7 @@ class ScriptedPeople:
             except StepwellError as refusal:
                 self.refused.append(f"{wait.path}: {refusal}")
             self._next[place] = self._next.get(place, 0) + 1
+            self.acts += 1
             self._changed()
             if (await self._engine.wait(wait.id)).status != "pending" or wait.kind == "event":
                 return
@@ -78,7 +79,7 @@ class ScriptedPeople:
         script = self._world.answers().find(wait.path.partition("/!")[0])
         acts = [answer for answer in script.acts if _fits(answer, wait.kind)] if script else []
         if not acts:
-            return None if self._world.strict else _usual(wait)
+            return _usual(wait) if self._world.people_agree else None
         rounds = sum(int(segment.partition("#")[2] or 1) - 1 for segment in wait.path.split("/") if "#" in segment)
         at = max(self._next.get(place, 0), min(rounds, len(acts) - 1))
         if at < len(acts):
@@ -89,19 +90,18 @@ class ScriptedPeople:
     async def _act(self, answer: Answer, wait: Wait) -> None:
         engine = self._engine
         assert engine is not None
-        by = answer.by or ("" if self._world.people else BY)
         if answer.word == "decision":
-            await engine.decide(wait.id, answer.value, comment=answer.comment, data=answer.data, by=by)
+            await engine.decide(wait.id, answer.value, comment=answer.comment, data=answer.data, by=answer.by)
         elif answer.word == "event":
             await engine.send_event(wait.topic, answer.value)
         else:
-            await act_on_incident(engine, wait, answer, by)
+            await act_on_incident(engine, wait, answer)
 
 
-async def act_on_incident(engine: Engine, wait: Wait, answer: Answer, by: str) -> None:
+async def act_on_incident(engine: Engine, wait: Wait, answer: Answer) -> None:
     """Settle an incident as an operator would."""
-    action = Action(answer.value, answer.inputs, answer.output)
-    await engine.incidents.settle(wait.id, action, by=by)
+    action = Action(answer.value, answer.edits, answer.output)
+    await engine.incidents.settle(wait.id, action, by=answer.by)
 
 
 def _fits(answer: Answer, kind: str) -> bool:

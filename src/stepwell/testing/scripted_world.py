@@ -50,6 +50,8 @@ class ScriptedWorld:
 
     scripts: Mapping[str, Json] | Scripts = field(default_factory=dict)
     strict: bool = True
+    people_agree: bool = False
+    """Whether approvals and waits for events without a script are answered: everybody approves, and events come."""
     once: frozenset[str] = frozenset()
     known: Tools | None = None
     """Registered tools: whether one may be repeated is theirs to say. None of them is called."""

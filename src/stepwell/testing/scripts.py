@@ -5,7 +5,7 @@
     /orders/2/pay: {error: tool_error}
     sign-off: {decision: approved, by: ana, data: {amount: 90}, delay: 2h}
     reply: {event: {text: "yes"}}
-    charge: [{error: {kind: auth_error, message: no}}, {action: retry, inputs: {account: B}}, {output: {ok: true}}]
+    charge: [{error: {kind: auth_error, message: no}}, {action: retry, edits: {account: B}}, {output: {ok: true}}]
 
 The law of the file: which answer counts follows from the calls so far at a place, so that a call repeated after a
 crash gets the answer it had. A list is read on by attempts and rounds; each iteration reads it from the start; the
@@ -15,11 +15,11 @@ last answer repeats.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from stepwell.definition.fields import seconds
-from stepwell.definition.positions import Location, pointer_of
+from stepwell.definition.positions import Location, Positions, pointer_of
 from stepwell.definition.suggest import did_you_mean
 from stepwell.errors import DefinitionError, Problem, StepFailed
 from stepwell.journal import path as paths
@@ -33,7 +33,7 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
     "error": ("delay",),
     "decision": ("delay", "by", "comment", "data"),
     "event": ("delay",),
-    "action": ("delay", "by", "inputs", "output", "comment"),
+    "action": ("delay", "by", "edits", "output", "comment"),
 }
 """What may stand beside each."""
 ERROR = ("kind", "message", "retryable", "status", "retry_after", "detail")
@@ -55,7 +55,7 @@ class Answer:
     by: str = ""
     comment: str = ""
     data: Json = None
-    inputs: dict[str, Json] | None = None
+    edits: dict[str, Json] | None = None
     output: Json = None
     usage: dict[str, Json] | None = None
 
@@ -125,7 +125,7 @@ def read_scripts(given: Mapping[str, Json], where: Location = ()) -> tuple[dict[
 
 
 def _answer(said: Mapping[str, Json]) -> Answer:
-    word = next(name for name in MAIN if name in said)
+    word = "action" if "action" in said else next(name for name in MAIN if name in said)
     return Answer(
         word,
         said[word],
@@ -133,7 +133,7 @@ def _answer(said: Mapping[str, Json]) -> Answer:
         by=str(said.get("by") or ""),
         comment=str(said.get("comment") or ""),
         data=said.get("data"),
-        inputs=said.get("inputs"),
+        edits=said.get("edits"),
         output=said.get("output"),
         usage=said.get("usage"),
     )
@@ -196,6 +196,17 @@ def failure_of(said: Json) -> StepFailed:
 def _kind_of(status: int) -> str:
     """The kind of error that an HTTP status is (LANGUAGE, Failure)."""
     return BY_STATUS.get(status) or ("server_error" if status >= 500 else "invalid_request")
+
+
+def located(problem: Problem, file: str, positions: Positions) -> Problem:
+    """The same problem with the line and column that its pointer means in a file."""
+    where = tuple(int(part) if part.isdigit() else part for part in _parts(problem.path))
+    line, column = positions.place(where, key=True)
+    return replace(problem, file=file, line=line, column=column)
+
+
+def _parts(pointer: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
 def _wrong(where: Location, message: str, hint: str = "") -> Problem:

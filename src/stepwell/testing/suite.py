@@ -14,7 +14,7 @@ The law of the file: a test file is checked whole before any of it runs, and eve
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -33,7 +33,7 @@ from stepwell.interpreter.instants import instant
 from stepwell.ports import Tools
 from stepwell.testing.running import Project, everything
 from stepwell.testing.scripted_world import ScriptedWorld
-from stepwell.testing.scripts import bare, read_scripts
+from stepwell.testing.scripts import bare, located, read_scripts
 from stepwell.testing.virtual_time import START, VirtualClock
 
 Json: TypeAlias = Any
@@ -248,10 +248,7 @@ def _mapping(said: dict[str, Json], name: str, where: Location, reading: _Readin
         reading.wrong((*where, name), f"{name} is a map from a step to its answers, this is {given!r}")
         return {}
     scripts, problems = read_scripts(given, (*where, name))
-    for problem in problems:
-        parts = tuple(int(part) if part.isdigit() else part for part in problem.path.split("/")[1:])
-        line, column = reading.positions.place(parts, key=True)
-        reading.problems.append(replace(problem, file=str(reading.file), line=line, column=column))
+    reading.problems += [located(problem, str(reading.file), reading.positions) for problem in problems]
     return {key: given[key] for key in scripts}
 
 
