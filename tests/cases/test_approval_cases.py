@@ -15,6 +15,7 @@ from tests.engine_world import open_waits, statuses, workflow
 
 from stepwell.engine.engine import Engine
 from stepwell.engine.events import Listeners
+from stepwell.engine.incidents import Action
 from stepwell.engine.parts import Parts
 from stepwell.engine.runtime import World
 from stepwell.engine.tool_performer import ToolPerformer
@@ -336,3 +337,100 @@ async def test_an_open_approval_reminds_after_a_restart_of_the_file(tmp_path: Pa
         await here.sweep()
         assert [key for key, _ in await here.told(run_id)] == ["opened", "reminder/3"]
         assert replace(await here.engine.wait(await here.gate(run_id)), rules=None).status == "pending"
+
+
+def _review(**more: Any) -> list[dict[str, Any]]:
+    return [
+        {"id": "draft", "type": "tool_call", "tool": "write", "arguments": {
+            "why": '{{step.g?.comment ?? ""}}', "before": "{{step.g?.rounds ?? []}}"}},
+        gate(show={"text": "{{step.draft.why}}"}, **more),
+        {"id": "send", "type": "tool_call", "tool": "send", "arguments": {"d": "{{step.g.decision}}"}},
+    ]  # fmt: skip
+
+
+async def test_a_review_comes_back_twice_and_earlier_rounds_are_data() -> None:
+    async with office() as here:
+        run_id = await here.start(_review(on_changes={"goto": "draft", "max_rounds": 2}), by="")
+        ids = []
+        for comment in ("shorter", "with sources"):
+            wait_id = await here.gate(run_id)
+            ids.append(wait_id)
+            wait = await here.engine.wait(wait_id)
+            assert wait.request["decisions"] == ["approved", "rejected", "changes_requested"]
+            assert [one["comment"] for one in wait.request["earlier"]] == ["shorter", "with sources"][: len(ids) - 1]
+            await here.engine.decide(wait_id, "changes_requested", comment=comment)
+            assert (await here.go_on(run_id)).status == "pending_approval"
+        last = await here.engine.wait(await here.gate(run_id))
+        assert last.request["decisions"] == ["approved", "rejected"], "no rounds are left"
+        assert last.request["round"] == 3
+        with pytest.raises(InputError):
+            await here.engine.decide(last.id, "changes_requested")
+        await here.engine.decide(last.id, "approved", comment="good")
+        run = await here.go_on(run_id)
+        assert run.status == "completed"
+        calls = here.tools.called("write")
+        assert [call["why"] for call in calls] == ["", "shorter", "with sources"]
+        tree = (await here.engine.tree(run_id)).as_json()
+        [final] = [step for step in tree["steps"] if step["path"] == "/g#3"]
+        assert [one["comment"] for one in final["output"]["rounds"]] == ["shorter", "with sources"]
+        assert all("rounds" not in one for one in final["output"]["rounds"])
+
+
+async def test_c024_the_click_of_a_round_that_was_sent_back_decides_no_later_round() -> None:
+    async with office() as here:
+        run_id = await here.start(_review(on_changes={"goto": "draft"}), by="")
+        first = await here.gate(run_id)
+        await here.engine.decide(first, "changes_requested")
+        await here.go_on(run_id)
+        second = await here.gate(run_id)
+        assert first != second
+        for _ in range(3):
+            with pytest.raises(AlreadyDecided):
+                await here.engine.decide(first, "approved")
+        assert here.tools.called("send") == []
+        assert await here.gate(run_id) == second
+
+
+async def test_a_rejection_may_lead_back_and_ends_the_run_once_no_rounds_are_left() -> None:
+    async with office() as here:
+        run_id = await here.start(_review(on_reject={"goto": "draft", "max_rounds": 1}), by="")
+        await here.engine.decide(await here.gate(run_id), "rejected", comment="no")
+        assert (await here.go_on(run_id)).status == "pending_approval"
+        await here.engine.decide(await here.gate(run_id), "rejected", comment="still no")
+        run = await here.go_on(run_id)
+        assert (run.status, run.error["kind"]) == ("failed", "rejected")
+        assert [call["why"] for call in here.tools.called("write")] == ["", "no"]
+
+
+async def test_an_approval_that_expires_may_become_an_incident_and_be_asked_again() -> None:
+    async with office() as here:
+        run_id = await here.start([gate(expires_in="1h", on_expire="suspend")], by="")
+        first = await here.gate(run_id)
+        here.clock.time += 3601
+        await here.sweep()
+        assert (await here.go_on(run_id)).status == "suspended"
+        [incident] = await here.engine.incidents.open()
+        assert incident.request["error"]["kind"] == "approval_expired"
+        await here.engine.incidents.settle(incident.id, Action("retry"))
+        assert (await here.go_on(run_id)).status == "pending_approval"
+        again = await here.gate(run_id)
+        assert again != first
+        with pytest.raises(Gone):
+            await here.engine.decide(first, "approved")
+        await here.engine.decide(again, "approved")
+        assert (await here.go_on(run_id)).status == "completed"
+
+
+async def test_rounds_are_kept_over_a_restart_and_what_was_shown_is_kept_with_them(tmp_path: Path) -> None:
+    steps = _review(on_changes={"goto": "draft"})
+    path = tmp_path / "runs.db"
+    async with office(store=SqliteRunStore.open(path)) as here:
+        run_id = await here.start(steps, by="")
+        await here.engine.decide(await here.gate(run_id), "changes_requested", comment="shorter", data={"hint": 1})
+    async with office(store=SqliteRunStore.open(path)) as here:
+        run = await here.go_on(run_id)
+        waits = await here.engine.waits(run_id=run_id, pending_only=False)
+        assert [(wait.path, wait.request["show"]["text"]) for wait in waits] == [("/g", ""), ("/g#2", "shorter")]
+        await here.engine.decide(waits[1].id, "approved")
+        assert (await here.go_on(run_id)).output == {"d": "approved"}
+        assert run.status == "pending_approval"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -19,9 +19,10 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from stepwell.definition.fields import Duration, Json, StepId, Template, Value
-from stepwell.definition.step import Location, Recipes, Schema
+from stepwell.definition.step import Recipes, Schema
 from stepwell.errors import StepFailed
 from stepwell.interpreter.kind import Control
+from stepwell.journal.path import round_number
 
 if TYPE_CHECKING:
     from stepwell.interpreter.scope import Scope
@@ -169,14 +170,6 @@ class Approval(Control):
         asked = (self.approvers, *(later.to for later in self.escalate))
         return all(one is None or one.constant() for one in asked)
 
-    def unperformed(self) -> Iterable[tuple[Location, str]]:
-        if self.on_changes is not None:
-            yield ("on_changes",), "the decision `changes requested`"
-        if not isinstance(self.on_reject, str):
-            yield ("on_reject",), "returning to an earlier step on rejection"
-        if self.on_expire == "suspend":
-            yield ("on_expire",), "incidents (on_expire: suspend)"
-
     def shape(self, recipes: Recipes) -> Schema | None:
         del recipes
         return {
@@ -195,13 +188,19 @@ class Approval(Control):
             "additionalProperties": False,
         }
 
-    def _request(self, scope: Scope) -> Json:
+    def _request(self, scope: Scope, rounds: list[dict[str, Json]]) -> Json:
         """What is shown, and beside it the rules, which are no part of what a decision is bound to."""
+        decisions = ["approved", "rejected"]
+        if self.on_changes is not None and scope.rounds_left(self.on_changes.max_rounds):
+            decisions.append("changes_requested")
+        earlier = [{name: one.get(name) for name in ("decision", "by", "at", "comment")} for one in rounds]
         return {
             "title": scope.text(self.title) if self.title else (self.name or self.id),
             "show": scope.render(self.show) if self.show is not None else None,
             "form": self.form,
-            "decisions": ["approved", "rejected"],
+            "decisions": decisions,
+            "round": round_number(scope.path),
+            "earlier": earlier,
             "rules": self.rules(scope.text),
         }
 
@@ -225,29 +224,47 @@ class Approval(Control):
         }
 
     async def run(self, scope: Scope) -> Outcome:
+        rounds = [_without_rounds(one) for one in scope.earlier_rounds()]
         answer = await scope.wait(
-            "approval", self._request(scope), expires_in=self.expires_in, on_expire=self.on_expire
+            "approval", self._request(scope, rounds), expires_in=self.expires_in, on_expire=self.on_expire
         )
-        decision = answer["decision"]
         output = {
-            "approved": decision == "approved",
-            "decision": decision,
+            "approved": answer["decision"] == "approved",
+            "decision": answer["decision"],
             "by": answer.get("by"),
             "at": answer.get("at"),
             "comment": answer.get("comment") or "",
             "data": answer.get("data"),
-            "rounds": [],
+            "rounds": rounds,
         }
         if answer.get("votes"):
             output["votes"] = answer["votes"]
-        if decision == "approved" or (decision == "rejected" and self.on_reject == "continue"):
-            return scope.complete(output)
-        return await self._refused(scope, output)
+        match answer["decision"]:
+            case "expired":
+                return self._expired(scope, output)
+            case "rejected":
+                return self._rejected(scope, output)
+            case "changes_requested" if self.on_changes is not None:
+                raise scope.returning(self.on_changes.goto, output)
+        return scope.complete(output)
 
-    async def _refused(self, scope: Scope, output: dict[str, Json]) -> Outcome:
-        if output["decision"] == "expired":
-            if self.on_expire == "approve":
-                return scope.complete(output | {"approved": True})
-            raise StepFailed("approval_expired", f"nobody decided {self.id} in time", detail=output)
+    def _expired(self, scope: Scope, output: dict[str, Json]) -> Outcome:
+        if self.on_expire == "approve":
+            return scope.complete(output | {"approved": True})
+        failure = StepFailed("approval_expired", f"nobody decided {self.id} in time", detail=output)
+        failure.suspends = self.on_expire == "suspend"
+        raise failure
+
+    def _rejected(self, scope: Scope, output: dict[str, Json]) -> Outcome:
+        if self.on_reject == "continue":
+            return scope.complete(output)
         comment = f": {output['comment']}" if output["comment"] else ""
-        raise StepFailed("rejected", f"{self.id} was rejected by {output['by']}{comment}", detail=output)
+        failure = StepFailed("rejected", f"{self.id} was rejected by {output['by']}{comment}", detail=output)
+        if isinstance(self.on_reject, Return) and scope.rounds_left(self.on_reject.max_rounds):
+            raise scope.returning(self.on_reject.goto, output, failure)
+        raise failure
+
+
+def _without_rounds(output: dict[str, Json]) -> dict[str, Json]:
+    """An earlier round as later ones keep it: its own earlier rounds stand beside it already."""
+    return {name: value for name, value in output.items() if name != "rounds"}
