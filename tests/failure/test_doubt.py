@@ -127,6 +127,19 @@ async def test_a_call_that_surely_was_not_made_and_has_no_attempts_left_fails_pl
         assert len(tools.called("charge")) == 1
 
 
+async def test_what_surely_was_not_made_is_for_the_rules_of_the_step():
+    tools = ScriptedTools(
+        {"charge": [broken("timeout")], "look_up": [{"found": False, "reference": None}]}, once=frozenset({"charge"})
+    )
+    rules = [{"errors": ["timeout"], "strategy": "fallback", "steps": [tool("other_bank")]}]
+    tools.answers = dict(tools.answers) | {"other_bank": [{"reference": "other"}]}
+    async with engine_with(tools) as engine:
+        done = await (await engine.start(workflow(charging(on_error=rules)), {})).wait()
+        assert done.status == "completed"
+        assert tools.called("use") == [{"r": "other"}]
+        assert len(tools.called("charge")) == 1
+
+
 async def test_a_look_up_that_fails_leaves_it_to_a_person_with_both_errors():
     tools = ScriptedTools(
         {"charge": [broken("timeout")], "look_up": [StepFailed("not_found", "no bank")]}, once=frozenset({"charge"})

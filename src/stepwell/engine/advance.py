@@ -95,8 +95,7 @@ class Pass:
             raise runtime.broken
         match runtime.aborted:
             case RunCancelled() as cancelled:
-                error = StepFailed("cancelled", str(cancelled) or "the run was cancelled", retryable=False)
-                return self._make("cancelled", error=error.record())
+                return self._make("cancelled", error=cancellation(str(cancelled)))
             case RunTimedOut():
                 limit = self.definition.plan.workflow.timeout
                 error = StepFailed("timeout", f"the run was active for {limit:g} s, its timeout", retryable=False)
@@ -133,6 +132,11 @@ class Pass:
         drafts.append(Draft("", "settled", closing))
         generation = self.loaded.run.generation
         return [draft.entry(generation=generation, at=now) for draft in drafts]
+
+
+def cancellation(reason: str) -> dict[str, Json]:
+    """The error of a run that was cancelled, for this reason if one was given."""
+    return StepFailed("cancelled", reason or "the run was cancelled", retryable=False).record()
 
 
 def facts(run: Run) -> dict[str, Json]:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from stepwell.engine.advance import Parked, Pass
+from stepwell.engine.advance import Parked, Pass, cancellation
 from stepwell.engine.clock import USUAL, Rhythm
 from stepwell.errors import DefinitionError, NotFound, StepwellError, Unavailable
 from stepwell.interpreter.interruption import LeaseLost
@@ -219,7 +219,8 @@ class Worker:
 def _unable(loaded: Loaded, problem: str) -> Verdict:
     """The end of a pass that cannot begin: the run is kept for when what is missing is back, or cancelled if asked."""
     active, seen = loaded.run.active, max((message.order for message in loaded.messages), default=0)
-    if any(message.kind == "cancel" for message in loaded.messages):
-        error = {"kind": "cancelled", "message": "the run was cancelled", "retryable": False}
+    cancel = next((message for message in loaded.messages if message.kind == "cancel"), None)
+    if cancel is not None:
+        error = cancellation((cancel.body or {}).get("reason", ""))
         return Verdict("cancelled", error=error, active=active, seen=seen)
     return Verdict("stuck", error={"kind": "missing", "message": problem, "retryable": False}, active=active, seen=seen)

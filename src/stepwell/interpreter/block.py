@@ -120,17 +120,21 @@ def _failure(outcome: Outcome) -> StepFailed:
 
 async def _run(plan: StepPlan, here: Scope) -> Outcome:
     """Bring a round of a step to its end: troubles that an earlier pass was left with, then attempts, then troubles."""
+    failure: StepFailed | None = None
     for number in count(1):
         if here.runtime.recall(paths.start(paths.trouble(here.path, number))) is not None:
-            outcome = await mend(here, number)
+            found = await mend(here, number)
+        elif failure is not None:
+            found = await _recover(here, failure, number)
         else:
-            outcome = await _try(plan, here, number)
-        if outcome is not None:
-            return outcome
+            found = await _try(plan, here, number)
+        failure = found if isinstance(found, StepFailed) else None
+        if found is not None and not isinstance(found, StepFailed):
+            return found
     raise AssertionError(here.path)
 
 
-async def _try(plan: StepPlan, here: Scope, number: int) -> Outcome | None:
+async def _try(plan: StepPlan, here: Scope, number: int) -> Outcome | StepFailed | None:
     step = plan.step
     assert isinstance(step, RunnableStep)
     try:
@@ -143,6 +147,10 @@ async def _try(plan: StepPlan, here: Scope, number: int) -> Outcome | None:
         failure = StepFailed("expression_error", _located(error), retryable=False, detail={"code": error.code})
     except StepFailed as problem:
         failure = problem
+    return await _recover(here, failure, number)
+
+
+async def _recover(here: Scope, failure: StepFailed, number: int) -> Outcome | StepFailed | None:
     try:
         return await recover(here, failure, number)
     except ExpressionError as error:

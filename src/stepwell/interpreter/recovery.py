@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 
 
-async def recover(scope: Scope, failure: StepFailed, number: int) -> Outcome | None:
+async def recover(scope: Scope, failure: StepFailed, number: int) -> Outcome | StepFailed | None:
     """Record the failure as the policies say; the outcome tells whether the block goes on, None: try again.
 
-    `number` is that of the trouble, should it come to one. Raises Rewind when a rule returns to an earlier step, Ended
-    when the run is to be undone.
+    A failure means that this one was settled and another is to be recovered from. `number` is that of the trouble,
+    should it come to one. Raises Rewind when a rule returns to an earlier step, Ended when the run is to be undone.
     """
     pause = _another_round(scope, failure)
     if pause is not None:

@@ -28,16 +28,17 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 
 
-async def begin(scope: Scope, failure: StepFailed, number: int, what: dict[str, Json]) -> Outcome | None:
+async def begin(scope: Scope, failure: StepFailed, number: int, what: dict[str, Json]) -> Outcome | StepFailed | None:
     """Record that attempts did not mend it and what is done about it, then do that."""
     spent = scope.spent
     place = paths.start(paths.trouble(scope.path, number))
     body = Body(error=failure.record(), started=scope.opened or scope.runtime.clock())
     if spent is not None:
         body.started, body.ended, body.attempts, body.meta = spent.started, spent.ended, spent.number, spent.meta
-        tried = Body(error=failure.record(), started=spent.started, ended=spent.ended, attempts=spent.number)
-        tried.meta = spent.meta
-        scope.runtime.ride(Draft(paths.attempt(scope.path, spent.number), "failed", tried))
+        if scope.runtime.recall(paths.attempt(scope.path, spent.number)) is None:  # else it was in doubt, and settled
+            tried = Body(error=failure.record(), started=spent.started, ended=spent.ended, attempts=spent.number)
+            tried.meta = spent.meta
+            scope.runtime.ride(Draft(paths.attempt(scope.path, spent.number), "failed", tried))
     draft = Draft(place, "started", body)
     draft.value(what)
     if spent is not None and spent.text is not None:
@@ -46,8 +47,11 @@ async def begin(scope: Scope, failure: StepFailed, number: int, what: dict[str, 
     return await mend(scope, number)
 
 
-async def mend(scope: Scope, number: int) -> Outcome | None:
-    """Do about trouble `number` what was decided; the outcome tells how the step ended, None: it is tried again."""
+async def mend(scope: Scope, number: int) -> Outcome | StepFailed | None:
+    """Do about trouble `number` what was decided; the outcome tells how the step ended, None: it is tried again.
+
+    A failure is what the step comes to now: it is for the step's rules to say what follows.
+    """
     told = scope.runtime.recall(paths.start(paths.trouble(scope.path, number)))
     assert told is not None
     assert told.error is not None
@@ -63,7 +67,7 @@ async def mend(scope: Scope, number: int) -> Outcome | None:
 
 def _restore(scope: Scope, told: Outcome) -> None:
     """Know again which attempt was the last, in a pass that did not make it."""
-    if scope.spent is None and told.attempts:
+    if told.attempts and (scope.spent is None or scope.spent.number < told.attempts):
         assert scope.plan is not None
         spent = scope.spent = Attempt(told.attempts, told.started)
         spent.ended, spent.meta = told.ended, told.meta
@@ -124,7 +128,7 @@ def _unfit(scope: Scope, value: Json) -> str | None:
     return f"what the fallback gave does not fit output_schema: {problems[0]}" if problems else None
 
 
-async def _verify(scope: Scope, number: int, failure: StepFailed) -> Outcome | None:
+async def _verify(scope: Scope, number: int, failure: StepFailed) -> Outcome | StepFailed | None:
     """Find out whether a call in doubt took effect; where that cannot be found out, a person is asked."""
     assert scope.plan is not None
     assert scope.plan.verify is not None
@@ -147,11 +151,11 @@ async def _verify(scope: Scope, number: int, failure: StepFailed) -> Outcome | N
         return await _ask(scope, number, failure, verify={"kind": "expression_error", "message": error.message})
     if took_effect:
         return await _mended(scope, value, failure, {"completed_by": "verify"})
-    return await _not_made(scope, failure)
+    return _not_made(scope, failure)
 
 
-async def _not_made(scope: Scope, failure: StepFailed) -> Outcome | None:
-    """Go on after a call that surely took no effect: again, unless its attempts are spent."""
+def _not_made(scope: Scope, failure: StepFailed) -> StepFailed | None:
+    """What a call that surely took no effect comes to: None, to be made again, unless its attempts are spent."""
     assert scope.plan is not None
     cause = failure.detail.get("cause") if isinstance(failure.detail, dict) else None
     made = scope.spent.number if scope.spent else 1
@@ -159,7 +163,7 @@ async def _not_made(scope: Scope, failure: StepFailed) -> Outcome | None:
         return None
     plain = StepFailed.of(cause)
     plain.detail = {"sent": False, "verified": True}
-    return await scope.fail(plain)
+    return plain
 
 
 async def _ask(scope: Scope, number: int, failure: StepFailed, **facts: Json) -> Outcome | None:
