@@ -121,7 +121,19 @@ class _Writer:
             step["compensate"] = {"steps": [self._undo(sight, step["id"])]}
         if self.racing and self.rarely():
             step["idempotent"] = False
+            if self.rarely(2):
+                step["verify"] = self._verify(sight)
         return step, [step["id"]]
+
+    def _verify(self, sight: Sight) -> Json:
+        look_up: Json = {"id": self.id("v"), "type": "tool_call", "tool": "t", "retry": SHORT}
+        look_up["arguments"] = {**self.arguments(sight), "kind": "{{error.kind}}"}
+        if self.rarely():
+            self.found["refusing"].append(look_up["id"])
+        took = self.draw(
+            st.sampled_from(["workflow_input.yes", "workflow_input.no", f"has(step.{look_up['id']}.path)"])
+        )
+        return {"steps": [look_up], "took_effect": took}
 
     def _undo(self, sight: Sight, undone: str) -> Json:
         undo: Json = {"id": self.id("d"), "type": "tool_call", "tool": "t", "retry": SHORT}
@@ -141,6 +153,7 @@ class _Writer:
             kind = self.draw(st.sampled_from(["_tool", "_set", "_approval"]))
             inner, _ = getattr(self, kind)(replace(sight, alone=False))
             inner.pop("idempotent", None)
+            inner.pop("verify", None)
             steps.append(inner)
         steps[0].setdefault("condition", "error.kind == 'invalid_request'")
         if steps[-1]["id"] in self.found["refusing"] and "on_error" not in steps[-1]:
