@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = Any
 
+KEPT = 128
+"""Definitions that are kept at once."""
 PLACE = "library:"
 """What the names of files begin with that are on the shelf and nowhere else."""
 
@@ -69,6 +71,10 @@ class Shelf:
         self._library = library
         self._account = account
         self._pinned: dict[str, str] = {}
+        self._bundles: dict[str, dict[str, Json]] = {}
+        self._recipes: dict[str, PinnedRecipes] = {}
+        self._children: dict[str, LoadedWorkflow] = {}
+        """What was read and never changes, by digest."""
 
     def pinned(self, file: str) -> str:
         """The digest under which a workflow of the shelf was stored when it was published; "" for one in a file."""
@@ -90,8 +96,12 @@ class Shelf:
 
     def recipes(self, file: str) -> PinnedRecipes:
         """The recipes that a workflow of the shelf pinned."""
-        data = self._bundle(self._pinned[file])["recipes"]
-        return PinnedRecipes({name: recipe_of(recipe) for name, recipe in data.items()}, file)
+        digest = self._pinned[file]
+        if digest not in self._recipes:
+            data = self._bundle(digest)["recipes"]
+            found = PinnedRecipes({name: recipe_of(recipe) for name, recipe in data.items()}, file)
+            keep(self._recipes, digest, found)
+        return self._recipes[digest]
 
     def children(self, file: str) -> dict[str, LoadedWorkflow]:
         """The sub-workflows that a workflow of the shelf pinned, by the names by which its steps call them."""
@@ -110,14 +120,25 @@ class Shelf:
         return [] if self._library is None else self._library.recipe_names_now(self._account)
 
     def _child(self, digest: str) -> LoadedWorkflow:
-        data = self._bundle(digest)["workflow"]
-        file = f"{PLACE}{data['workflow']}#{digest[:12]}"
-        self._pinned[file] = digest
-        return LoadedWorkflow(from_data(data, discover()), data, digest_of(data), (), file, Positions(None))
+        if digest not in self._children:
+            data = self._bundle(digest)["workflow"]
+            file = f"{PLACE}{data['workflow']}#{digest[:12]}"
+            self._pinned[file] = digest
+            workflow = from_data(data, discover())
+            keep(self._children, digest, LoadedWorkflow(workflow, data, digest_of(data), (), file, Positions(None)))
+        return self._children[digest]
 
     def _bundle(self, digest: str) -> dict[str, Json]:
-        found: dict[str, Json] = decode(self._store.definition_now(self._account, digest))
-        return found
+        if digest not in self._bundles:
+            keep(self._bundles, digest, decode(self._store.definition_now(self._account, digest)))
+        return self._bundles[digest]
+
+
+def keep(cache: dict[str, Any], key: str, value: Json) -> None:
+    """Keep a value, and forget the oldest of many."""
+    while len(cache) >= KEPT:
+        del cache[next(iter(cache))]
+    cache[key] = value
 
 
 class RecipesInFilesOrOnTheShelf:
