@@ -49,7 +49,7 @@ def difference(usual: Result, crashed: Result) -> str:
     if crashed.repeated:
         call = crashed.repeated[0]
         return f"{call.path} was called again (attempt {call.attempt}), although its result was recorded"
-    if any((step.error or {}).get("kind") == "in_doubt" for step in crashed.tree.steps):
+    if _in_doubt(crashed):
         return ""
     for name in ("status", "output", "error"):
         before, after = _told(getattr(usual, name)), _told(getattr(crashed, name))
@@ -62,11 +62,18 @@ def difference(usual: Result, crashed: Result) -> str:
     return ""
 
 
+def _in_doubt(result: Result) -> bool:
+    """Whether a call that may not be repeated was in flight when the engine was killed."""
+    errors = [step.error for step in result.tree.steps]
+    errors += [wait.request.get("error") for wait in result.waits if wait.kind == "incident"]
+    return any(error is not None and error.get("kind") == "in_doubt" for error in errors)
+
+
 def _told(value: Json) -> Json:
-    """An error without what differs from run to run; anything else as it is."""
+    """An error without what differs from run to run; anything else without the instants of decisions."""
     if isinstance(value, dict) and "kind" in value and "message" in value:
         return {"kind": value["kind"], "message": value["message"]}
-    return value
+    return _untimed(value)
 
 
 def _outcomes(result: Result) -> dict[str, Json]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from stepwell.adapters.python_tools import PythonTools
 from stepwell.definition.load import LoadedWorkflow, load_text
 from stepwell.definition.step import walk
 from stepwell.engine.clock import Rhythm
@@ -53,6 +54,14 @@ class Project:
 
     loaded: LoadedWorkflow
     settings: Settings
+    _tools: PythonTools | None = None
+
+    @property
+    def tools(self) -> PythonTools:
+        """The project's registered tools, none of which is called. Raises DefinitionError."""
+        if self._tools is None:
+            self._tools = PythonTools.from_files(self.settings.tools)
+        return self._tools
 
     @classmethod
     def of(cls, workflow: LoadedWorkflow | Path | str | Mapping[str, Json]) -> Project:

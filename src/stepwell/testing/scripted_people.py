@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.engine.incidents import Action
 from stepwell.errors import StepwellError
-from stepwell.journal import path as paths
 from stepwell.testing.fitting import fitting
 from stepwell.testing.scripts import Answer, bare
 
@@ -38,6 +37,8 @@ class ScriptedPeople:
         self._engine: Engine | None = None
         self._acting: dict[str, asyncio.Task[None]] = {}
         self._next: dict[str, int] = {}
+        self._due: dict[tuple[str, int], float] = {}
+        """When each act is due: people do not begin anew because an engine did."""
 
     @property
     def busy(self) -> bool:
@@ -56,8 +57,11 @@ class ScriptedPeople:
 
     async def _act_on(self, wait: Wait) -> None:
         place = bare(wait.path.partition("/!")[0])
-        while (answer := self._answer(wait, place)) is not None:
-            await asyncio.sleep(answer.delay)
+        done = 0
+        while (found := self._answer(wait, place, done)) is not None:
+            at, answer = found
+            now = asyncio.get_running_loop().time()
+            await asyncio.sleep(self._due.setdefault((wait.id, at), now + answer.delay) - now)
             assert self._engine is not None
             if (await self._engine.wait(wait.id)).status != "pending":
                 break
@@ -65,7 +69,8 @@ class ScriptedPeople:
                 await self._act(answer, wait)
             except StepwellError as refusal:
                 self.refused.append(f"{wait.path}: {refusal}")
-            self._next[place] = self._next.get(place, 0) + 1
+            self._next[place] = at + 1
+            done += 1
             self.acts += 1
             self._changed()
             if (await self._engine.wait(wait.id)).status != "pending" or wait.kind == "event":
@@ -74,18 +79,22 @@ class ScriptedPeople:
             self.waiting[wait.path] = wait
         self._changed()
 
-    def _answer(self, wait: Wait, place: str) -> Answer | None:
-        """What is done next for a wait. The last answer repeats for another round, but not within one."""
+    def _answer(self, wait: Wait, place: str, done: int) -> tuple[int, Answer] | None:
+        """What is done next for a wait to which so much was `done`, with its place in the list.
+
+        A list is read on by the rounds of a step; the last answer repeats for another round, but not within one.
+        """
         script = self._world.answers().find(wait.path.partition("/!")[0])
         acts = [answer for answer in script.acts if _fits(answer, wait.kind)] if script else []
         if not acts:
-            return _usual(wait) if self._world.people_agree else None
-        rounds = sum(int(segment.partition("#")[2] or 1) - 1 for segment in wait.path.split("/") if "#" in segment)
-        at = max(self._next.get(place, 0), min(rounds, len(acts) - 1))
-        if at < len(acts):
-            return acts[at]
-        begun = self._next.setdefault(f"{place}\0{wait.id}", self._next.get(place, 0))
-        return acts[-1] if begun == self._next.get(place, 0) and paths.round_number(wait.path) > 1 else None
+            usual = _usual(wait) if self._world.people_agree and not done else None
+            return None if usual is None else (0, usual)
+        rounds = sum(int(segment.partition("#")[2] or 1) - 1 for segment in wait.path.split("/"))
+        at = max(self._next.get(place, 0), min(rounds, len(acts) - 1))  # rounds of another process are not counted here
+        if at >= len(acts) and (done or not rounds):
+            return None
+        at = min(at, len(acts) - 1)
+        return at, acts[at]
 
     async def _act(self, answer: Answer, wait: Wait) -> None:
         engine = self._engine

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from stepwell.adapters.python_tools import PythonTools
 from stepwell.definition import yaml_text
 from stepwell.definition.fields import Expression, seconds
 from stepwell.definition.limits import LARGEST_FILE
@@ -30,7 +29,6 @@ from stepwell.definition.suggest import did_you_mean
 from stepwell.errors import DefinitionError, NotFound, Problem
 from stepwell.expressions import ExpressionError
 from stepwell.interpreter.instants import instant
-from stepwell.ports import Tools
 from stepwell.testing.running import Project, everything
 from stepwell.testing.scripted_world import ScriptedWorld
 from stepwell.testing.scripts import bare, located, read_scripts
@@ -75,12 +73,9 @@ class TestCase:
     where: Location = ()
 
     def world(self) -> ScriptedWorld:
-        return ScriptedWorld(self.mock, strict=self.strict, once=self.once, known=self.tools(), people=self.people)
-
-    def tools(self) -> Tools | None:
-        """The project's registered tools, none of which is called. Raises DefinitionError."""
-        files = self.project.settings.tools
-        return PythonTools.from_files(files) if files else None
+        return ScriptedWorld(
+            self.mock, strict=self.strict, once=self.once, known=self.project.tools, people=self.people
+        )
 
     def clock(self) -> VirtualClock:
         clock = VirtualClock(self.start)
