@@ -344,3 +344,95 @@ def test_a_process_that_dies_while_it_retries_repeats_nothing_that_was_done(proj
     assert (lines.count("before"), lines.count("after")) == (1, 1)
     assert len([line for line in lines if line.endswith(" 9")]) == 2  # it may be repeated, and was in flight
     assert sorted(line for line in lines if line.endswith(" 3")) == ["pay ana 3", "pay ben 3"]
+
+
+# ── redrive and rerun ──
+
+
+def test_a_redrive_is_planned_first_and_done_only_as_planned(project: Project) -> None:
+    run = project.started("broken", code=1)
+    project.open_bank()
+    out = project("runs", "show", run)
+    assert f"stepwell runs redrive {run}" in out
+    plan = project("runs", "redrive", run)
+    assert "nothing has been done" in plan
+    assert "/charge  failed: in_doubt" in plan
+    assert "uses again 1: /first" in plan
+    assert "may not be repeated" in plan
+    told = json.loads(project("runs", "redrive", run, "--json"))
+    assert [one["path"] for one in told["executes"]][:1] == ["/charge"]
+    assert told["repeats"] == [{"path": "/charge", "status": "failed", "error": "in_doubt"}]
+    assert f"--confirm {told['hash']}" in plan
+    wrong = project.result("runs", "redrive", run, "--confirm", "0123456789ab")
+    assert wrong.code == 1
+    assert told["hash"] in wrong.err
+    careful = project.result("runs", "redrive", run, "--yes")
+    assert careful.code == 1
+    assert "would be made again: /charge" in careful.err
+    assert project.lines() == ["first", "charge 7"]
+    done = project("runs", "redrive", run, "--confirm", told["hash"], "--as", "ana")
+    assert "completed" in done
+    assert project.lines() == ["first", "charge 7", "charge 7", "pay ana 3", "paid 3"]
+    assert "run.redrive" in project("audit")
+    again = project.result("runs", "redrive", run)
+    assert again.code == 1
+    assert "is completed" in again.err
+
+
+def test_a_redrive_with_yes_goes_on_in_the_foreground_with_the_exit_code_of_the_run(project: Project) -> None:
+    run = project.started("broken", code=1)
+    told = project("runs", "redrive", run, "--yes", "--repeat-anyway", code=1)  # the bank is still closed
+    assert "in_doubt" in told
+    project.open_bank()
+    lines = project("runs", "redrive", run, "--yes", "--repeat-anyway", "--json").splitlines()
+    assert json.loads(lines[0])["event"] == "run_redrive"
+    assert json.loads(lines[-1])["output"] == {"paid": "ana", "amount": 3}
+    assert project.lines().count("first") == 1
+
+
+def test_a_rerun_from_a_path_takes_other_arguments_and_executes_what_comes_after(project: Project) -> None:
+    project.open_bank()
+    run = project.started("broken", code=0)
+    plan = project("runs", "rerun", run, "--from", "pay", "-i", "amount=8")
+    assert "/pay" in plan
+    assert "amount becomes 8" in plan
+    assert "asked for" in plan
+    assert "comes after" in plan
+    (command,) = [line.strip() for line in plan.splitlines() if "--confirm" in line]
+    assert f"stepwell runs rerun {run} --from pay -i amount=8 --confirm " in command
+    project(*command.split()[1:])
+    assert project.lines() == ["first", "charge 7", "pay ana 3", "paid 3", "pay ana 8", "paid 8"]
+    told = project.run(run)
+    assert told["output"] == {"paid": "ana", "amount": 8}
+    assert [step["path"] for step in told["steps"]] == ["/first", "/charge", "/pay", "/last", "/pay#2", "/last#2"]
+
+
+def test_a_rerun_as_a_new_run_leaves_the_old_one_as_it_is(project: Project) -> None:
+    project.open_bank()
+    run = project.started("broken", code=0)
+    out = project("runs", "rerun", run, "--from", "/pay", "-i", "amount=9", "--new-run", "--yes")
+    new = json.loads(project("runs", "list", "--json"))[0]["id"]
+    assert new != run
+    assert f"run {new} begins with what run {run} has" in out
+    assert project.run(run)["output"] == {"paid": "ana", "amount": 3}
+    assert project.run(new)["output"] == {"paid": "ana", "amount": 9}
+    assert project.lines().count("charge 7") == 1
+
+
+def test_a_wrong_path_is_refused_with_the_nearest_ones(project: Project) -> None:
+    project.open_bank()
+    run = project.started("paying", "-i", 'to:=["ana", "ben"]', code=0)
+    near = project.result("runs", "rerun", run, "--from", "/each/1/pya")
+    assert near.code == 2
+    assert "did you mean" in near.err
+    assert "/each/1/pay" in near.err
+    many = project.result("runs", "rerun", run, "--from", "pay")
+    assert many.code == 2
+    assert "2 places" in many.err
+    assert project.result("runs", "rerun", run, "--from", "/each/@1").code == 2
+    wrong = project.result("runs", "rerun", run, "--from", "/each", "-i", "x=1")
+    assert wrong.code == 2
+    assert "no arguments to edit" in wrong.err
+    project("runs", "rerun", run, "--from", "/each/1/pay", "--yes")
+    assert project.lines().count("pay ben 3") == 2
+    assert project.lines().count("pay ana 3") == 1

@@ -156,6 +156,8 @@ def tell_ending(ending: Ending, screen: Screen, tail: str = "") -> None:
             place = f"  at {visible(run.error['path'])}" if run.error and run.error.get("path") else ""
             click.echo(f"{click.style(run.status.replace('_', ' '), fg='red', bold=True)}  {error}{place}".rstrip())
             click.echo(f"  details: {program()} runs show {run.id}{tail}")
+            if run.status in {"failed", "timed_out"}:
+                click.echo(f"  go on from there: {program()} runs redrive {run.id}{tail}")
         case "pending_approval":
             _print_waits(ending, tail)
         case "waiting":

@@ -45,6 +45,18 @@ def read_pairs(pairs: Iterable[str], schema: Mapping[str, Json], *, option: str)
     return given
 
 
+_TYPES = ((bool, "boolean"), (int, "integer"), (float, "number"), (list, "array"), (dict, "object"), (str, "string"))
+
+
+def read_pairs_like(pairs: Iterable[str], old: Json) -> dict[str, Json]:
+    """The same for arguments of a step that get another value: each is of the old one's type, if it can be read so."""
+    known = {}
+    for name, value in old.items() if isinstance(old, dict) else ():
+        if (word := next((word for kind, word in _TYPES if isinstance(value, kind)), None)) is not None:
+            known[name] = {"type": word}
+    return read_pairs(pairs, {"properties": known}, option="-i")
+
+
 def read_json(text: str, where: str) -> Json:
     """JSON text as a value, strictly: no NaN, no name twice. Raises Refusal that says where it is wrong."""
     try:

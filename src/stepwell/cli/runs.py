@@ -40,13 +40,16 @@ _STATUS = click.Choice(
     cls=Group,
     default="list",
     lazy={
+        "redrive": ("stepwell.cli.again:redrive", "Go on with a run that failed, after a plan."),
+        "rerun": ("stepwell.cli.again:rerun", "Do a step and all that follows again, after a plan."),
         "migrate": ("stepwell.cli.migrate:migrate", "Move parked runs to another version, after a plan."),
         "export": ("stepwell.cli.export:export", "Write a run as JSON, or as a test with its recorded answers."),
     },
-    example="stepwell runs list --status failed\nstepwell runs show 019c\nstepwell runs resume 019c",
+    example="stepwell runs list --status failed\nstepwell runs show 019c\nstepwell runs resume 019c\n"
+    "stepwell runs redrive 019c",
 )
 def runs() -> None:
-    """List, show, follow, resume and cancel runs. Ids may be shortened."""
+    """List, show, follow, resume, cancel, redrive and rerun runs. Ids may be shortened."""
 
 
 @runs.command("list", example="stepwell runs list --status pending_approval --limit 10")

@@ -212,22 +212,11 @@ async def _settle(engine: Engine, wait: Wait, order: Order, by: Actor) -> Settle
         return Settled(wait, edits, refused)
 
 
-_TYPES = ((bool, "boolean"), (int, "integer"), (float, "number"), (list, "array"), (dict, "object"), (str, "string"))
-
-
 def _edits(wait: Wait, fields: tuple[str, ...]) -> dict[str, Json] | None:
-    """The arguments that are given anew; each is of the type that the old one has, where the text can be read so."""
-    from stepwell.cli.inputs import read_pairs
+    """The arguments that are given anew."""
+    from stepwell.cli.inputs import read_pairs_like
 
-    if not fields:
-        return None
-    old = wait.request.get("arguments")
-    known = {} if not isinstance(old, dict) else {name: {"type": _type_of(value)} for name, value in old.items()}
-    return read_pairs(fields, {"properties": {name: kind for name, kind in known.items() if kind["type"]}}, option="-i")
-
-
-def _type_of(value: Json) -> str:
-    return next((word for kind, word in _TYPES if isinstance(value, kind)), "")
+    return read_pairs_like(fields, wait.request.get("arguments")) if fields else None
 
 
 async def _taken_care_of(engine: Engine, runs: Sequence[str] | Mapping[str, None]) -> dict[str, str]:

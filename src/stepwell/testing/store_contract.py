@@ -18,6 +18,7 @@ from stepwell.testing.store_event_contract import DueContract, EventContract
 from stepwell.testing.store_lane_contract import LaneContract
 from stepwell.testing.store_lease_contract import LeaseContract, WaitContract
 from stepwell.testing.store_library_contract import RepinContract
+from stepwell.testing.store_return_contract import ReturnContract
 from stepwell.testing.store_vote_contract import ReminderContract, VoteContract
 
 
@@ -217,5 +218,6 @@ class RunStoreContract(
     DueContract,
     LaneContract,
     RepinContract,
+    ReturnContract,
 ):
     """All of it. The fixture `opened` gives an `OpenedStore` that nobody has used yet."""

@@ -141,11 +141,12 @@ def loaded(connection: Connection, lease: Lease) -> Loaded:
 
 
 def peeked(connection: Connection, key: int) -> Loaded:
-    """The same of a run by its number, whoever owns it."""
+    """The same of a run by its number, whoever owns it; all entries of a run that was made to go back."""
     run: Run = run_of(connection.execute(_RUN_BY_KEY, (key,)).fetchone())
     messages = [message_of(run.id, row) for row in connection.execute(_UNREAD, (key,))]
     waits = [wait_of(row) for row in connection.execute(_PENDING, (key,))]
-    return Loaded(run, open_entries(connection, key), messages, waits)
+    entries = history(connection, key) if run.generation else open_entries(connection, key)
+    return Loaded(run, entries, messages, waits)
 
 
 def open_entries(connection: Connection, run: int) -> list[Entry]:
