@@ -1,4 +1,4 @@
-"""Worker and decider processes on one database file: started, fed, killed and replaced."""
+"""Processes of several roles on one database file: started, fed, killed and replaced."""
 
 from __future__ import annotations
 
@@ -30,9 +30,20 @@ class Seat:
 
 
 class Crew:
-    """Keeps `workers` workers and `deciders` deciders alive, and every start asked for until it is acknowledged."""
+    """Keeps so many processes of each role alive, and every start asked for until it is acknowledged.
 
-    def __init__(self, database: Path, environ: Mapping[str, str], *, workers: int, deciders: int) -> None:
+    `roles` is how many there are of each; "worker" is one of them. `workflow` is a file of the folder `project`.
+    """
+
+    def __init__(
+        self,
+        database: Path,
+        environ: Mapping[str, str],
+        *,
+        roles: Mapping[str, int],
+        project: Path = PROJECT,
+        workflow: str = "chaos.yaml",
+    ) -> None:
         self.database = database
         self.started: dict[str, str] = {}
         """Run ids by the name of the start, as acknowledged."""
@@ -42,7 +53,11 @@ class Crew:
         """Who decided, by wait, as acknowledged."""
         self.deaths: dict[int, Death] = {}
         self._environ = dict(environ)
-        self._sizes = {"worker": workers, "decider": deciders}
+        self._sizes = dict(roles)
+        self._project = project
+        self._workflow = workflow
+        self.told: list[dict[str, Any]] = []
+        """Whatever else the processes said, each with its role."""
         self._seats: list[Seat] = []
         self._wanted: dict[str, dict[str, Any]] = {}
         self._log = database.with_suffix(".log")
@@ -79,7 +94,8 @@ class Crew:
         """Send SIGKILL to one process and replace it.
 
         It is a worker that has made calls, or any after `_IDLE` seconds without one; one time in ten a worker that may
-        be at its very beginning, one time in ten a decider, and one time in ten all workers at once, if `most` allows.
+        be at its very beginning, one time in ten one of another role, and one time in ten all workers at once, if
+        `most` allows.
         """
         workers, idle = self._of("worker"), time.monotonic() + _IDLE
         while not (at_work := [seat for seat in workers if seat.member.pid in self._callers()]):
@@ -89,8 +105,8 @@ class Crew:
             await asyncio.sleep(0.02)
         victims = [chance.choice(at_work)]
         match chance.randrange(10):
-            case 0 if self._sizes["decider"]:
-                victims = [chance.choice(self._of("decider"))]
+            case 0 if others := [seat for seat in self._seats if seat.member.role != "worker"]:
+                victims = [chance.choice(others)]
             case 1:
                 victims = [chance.choice(workers)]
             case 2 if most >= len(workers):
@@ -121,7 +137,7 @@ class Crew:
 
     async def _hire(self, role: str) -> None:
         self._number += 1
-        arguments = [str(self.database), str(PROJECT)] + [f"{role}{self._number}"] * (role == "decider")
+        arguments = [str(self.database), str(self._project)] + [f"{role}{self._number}"] * (role != "worker")
         seat = Seat(await Member.hire(role, arguments, self._environ, self._log))
         seat.listening = asyncio.create_task(self._listen(seat))
         self._seats.append(seat)
@@ -145,6 +161,7 @@ class Crew:
                 )
         elif "by" in said and self.decided.setdefault(said["wait"], said["by"]) != said["by"]:
             self.contradicted.append(f"wait {said['wait']}: {self.decided[said['wait']]}, then {said['by']}")
+        self.told.append(said | {"role": seat.member.role})
 
     async def _hand_out(self) -> None:
         workers = self._of("worker")
@@ -152,4 +169,4 @@ class Crew:
         for index, name in enumerate(name for name in self._wanted if name not in self.started and name not in asked):
             seat = workers[index % len(workers)]
             seat.asked.add(name)
-            seat.member.tell(start=name, workflow="chaos.yaml", input=self._wanted[name])
+            seat.member.tell(start=name, workflow=self._workflow, input=self._wanted[name])

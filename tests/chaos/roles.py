@@ -9,11 +9,20 @@ from collections.abc import Mapping
 
 import stepwell.engine.assemble  # noqa: F401 -- imported once, in the server that forks
 import tests.chaos.decider
+import tests.chaos.everything.board
+import tests.chaos.everything.operator
+import tests.chaos.everything.payments
 import tests.chaos.worker
 from stepwell.kinds import discover
 
 discover()
-_ROLES = {"worker": tests.chaos.worker.main, "decider": tests.chaos.decider.main}
+_ROLES = {
+    "worker": tests.chaos.worker.main,
+    "decider": tests.chaos.decider.main,
+    "board": tests.chaos.everything.board.main,
+    "operator": tests.chaos.everything.operator.main,
+    "payments": tests.chaos.everything.payments.main,
+}
 
 
 def play(role: str, arguments: list[str], environ: Mapping[str, str], channel: socket.socket, log: str) -> None:

@@ -108,14 +108,14 @@ async def storm(plan: Plan, folder: Path) -> Figures:
     calm.unlink(missing_ok=True)
     environ = {"CHAOS_LEDGER": str(folder / "storm.ledger"), "CHAOS_CALM": str(calm), "CHAOS_PAUSE": str(plan.pause)}
     environ["CHAOS_FAULT"] = plan.fault
-    crew = Crew(folder / "storm.db", environ, workers=plan.workers, deciders=plan.deciders)
+    crew = Crew(folder / "storm.db", environ, roles={"worker": plan.workers, "decider": plan.deciders})
     async with crew:
         await crew.start(inputs(plan, long=plan.nap))
         chance = random.Random(plan.seed)
         while (left := plan.kills - len(crew.deaths)) > 0:
             await asyncio.sleep(chance.uniform(0.05, 2 * plan.interval))
             await crew.kill(chance, left)
-        figures.open_at_the_last_kill = plan.runs - await _ended(crew)
+        figures.open_at_the_last_kill = plan.runs - await ended(crew)
         calm.touch()
         await _all_ended(crew, plan)
     found = await read(crew.database)
@@ -125,7 +125,7 @@ async def storm(plan: Plan, folder: Path) -> Figures:
     _acknowledged(crew, found, figures)
     journals = {run.id: found.journals[name] for name, run in found.runs.items()}
     figures.told = compare(read_ledger(folder / "storm.ledger"), journals, crew.deaths)
-    figures.damaged = _integrity(crew.database)
+    figures.damaged = integrity(crew.database)
     _same(found, await reference(plan, folder, found), figures)
     figures.seconds = time.monotonic() - began
     return figures
@@ -142,7 +142,7 @@ async def reference(plan: Plan, folder: Path, found: Outcome) -> Outcome:
     doubt = folder / "doubt"
     doubt.write_text("\n".join(_doubtful(found)), "utf-8")
     environ = {"CHAOS_LEDGER": str(folder / "reference.ledger"), "CHAOS_DOUBT": str(doubt)}
-    async with Crew(folder / "reference.db", environ, workers=1, deciders=1) as crew:
+    async with Crew(folder / "reference.db", environ, roles={"worker": 1, "decider": 1}) as crew:
         await crew.start(inputs(plan, long="100ms"))
         await _all_ended(crew, plan)
     return await read(crew.database)
@@ -185,7 +185,7 @@ def _doubtful(found: Outcome) -> list[str]:
     return marks
 
 
-async def _ended(crew: Crew) -> int:
+async def ended(crew: Crew) -> int:
     def count() -> int:
         connection = sqlite3.connect(f"file:{crew.database}?mode=ro", uri=True, timeout=30)
         try:
@@ -201,7 +201,7 @@ async def _all_ended(crew: Crew, plan: Plan) -> None:
     """Wait until everything that was to be started has ended; whoever is not patient enough finds it lost."""
     deadline = time.monotonic() + plan.patience
     while time.monotonic() < deadline:
-        if len(crew.started) == plan.runs and await _ended(crew) >= plan.runs:
+        if len(crew.started) == plan.runs and await ended(crew) >= plan.runs:
             return
         await asyncio.sleep(0.25)
 
@@ -239,7 +239,7 @@ def _same(found: Outcome, expected: Outcome, figures: Figures) -> None:
                 figures.wrong.append(f"run {name} {path}: {here.get(path)}, not {there.get(path)}")
 
 
-def _integrity(database: Path) -> list[str]:
+def integrity(database: Path) -> list[str]:
     connection = sqlite3.connect(database)
     try:
         said = [row[0] for row in connection.execute("PRAGMA integrity_check").fetchall()]
