@@ -1,8 +1,8 @@
 """A process that speaks for several people: `board.py DATABASE FOLDER NAME`. What they say is in what they are shown.
 
 Each of them is a process of its own as far as the database knows; two such processes speak for the same people, and so
-come second now and then. It says `{"vote": wait, "by": person, "settled": whether it was}` once a vote is acknowledged,
-and `{"second": wait, "by": person}` when it was too late.
+come second now and then. It says `{"vote": wait, "name": person, "settled": whether it was}` once a vote is acknowledged,
+and `{"second": wait, "first": who}` when another decision had come first.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ async def decide(engine: Engine, wait: Wait, name: str) -> dict[str, Any]:
     said, n = wait.request["show"]["say"], int("".join(filter(str.isdigit, wait.request["title"])))
     try:
         after = await engine.decide(wait.id, said, by=name, data={"sum": n * 2}, digest=wait.digest)
-    except AlreadyDecided:
-        return {"second": wait.id, "name": name}
+    except AlreadyDecided as second:
+        return {"second": wait.id, "name": name, "first": second.detail["by"]}
     except (Forbidden, Conflict) as refused:
         return {"refused": type(refused).__name__, "wait_id": wait.id, "name": name}
     return {"vote": wait.id, "name": name, "settled": after.status == "decided"}
