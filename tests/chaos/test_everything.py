@@ -21,9 +21,10 @@ async def test_runs_with_everything_in_them_end_as_in_a_reference_execution(tmp_
     assert {what: cases[:5] for what, cases in figures.broken_promises().items() if cases} == {}
     assert figures.kills == plan.kills
     assert figures.jumps > 0  # else too little was tried
-    assert figures.open_at_the_last_kill > 0
+    assert figures.hit > 0
     assert figures.statuses == {"completed": 21, "failed": 5, "compensated": 4}
     assert {word.partition(" ")[0] for word in figures.settled} == set(ACTIONS)
+    assert figures.settled["skip (row)"] == plan.runs
     assert figures.compared > 50 * plan.runs
     assert figures.service["made"] == 2 * plan.runs
     assert figures.verified > 0  # what the service did was in doubt, whoever was killed
@@ -82,11 +83,16 @@ def test_a_run_that_differs_from_the_reference_is_found() -> None:
 
 
 def test_a_run_that_has_not_ended_and_a_vote_that_is_gone_are_found() -> None:
-    told = [{"vote": "w", "name": "ana"}, {"vote": "w", "name": "ben"}, {"second": "w", "first": "cyd"}]
+    told = [
+        {"vote": "w", "name": "ana"},
+        {"vote": "w", "name": "ben"},
+        {"second": "w", "first": "cyd"},
+        {"incident": "i", "action": "skip"},
+    ]
     figures = Figures(runs=2)
     judge_ends(outcome(ended("waiting")), SimpleNamespace(started={"1": "r"}, told=told), figures)  # type: ignore[arg-type]
     assert len(figures.lost) == 2  # it, and the start that nobody acknowledged
-    assert len(figures.contradicted) == 2
+    assert len(figures.contradicted) == 3
 
 
 @pytest.mark.parametrize(("n", "statuses", "made"), [(0, [200, 200], 2), (1, [0, 200], 2), (3, [503, 200], 1)])

@@ -20,8 +20,8 @@ class Plan:
     workers: int = 3
     boards: int = 2
     operators: int = 2
-    interval: float = 1.0
-    pause: float = 0.4
+    interval: float = 0.6
+    pause: float = 1.0
     seed: int = 0
     patience: float = 600.0
     """Seconds that the runs get to end once nobody is killed any more."""
@@ -37,6 +37,10 @@ class Figures:
 
     runs: int = 0
     kills: int = 0
+    hit: int = 0
+    """Killed processes that had made calls."""
+    cut_off: int = 0
+    """Calls that the death of their process cut off."""
     jumps: int = 0
     open_at_the_last_kill: int = 0
     entries: int = 0
@@ -76,7 +80,8 @@ class Figures:
 
         said = [
             (
-                f"{self.runs} runs ({self.open_at_the_last_kill} open at the last kill), {self.kills} kills, "
+                f"{self.runs} runs ({self.open_at_the_last_kill} open at the last kill), {self.kills} kills "
+                f"({self.hit} of processes that had made calls, {self.cut_off} calls cut off and made again), "
                 f"{self.jumps} clock jumps, {self.seconds:.0f} s; {self.entries} journal entries"
             ),
             f"ended: {each(self.statuses)}",

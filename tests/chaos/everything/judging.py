@@ -6,13 +6,14 @@ The law of the file: whatever is left out of a comparison is named here, with th
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from stepwell.engine.engine import Engine, open_engine
+from stepwell.engine.engine import ACCOUNT, Engine, open_engine
 from stepwell.engine.settings import Settings
 from stepwell.ports import FINAL, Run
 from tests.chaos.crew import Crew
@@ -35,6 +36,10 @@ class Outcome:
     steps: dict[int, dict[str, tuple[str, str | None]]]
     votes: dict[str, list[str]]
     """Whose votes count, by wait."""
+    actions: dict[str, str] = field(default_factory=dict)
+    """What was done about each incident."""
+    settled: Counter[str] = field(default_factory=Counter)
+    """Incidents, by what was done about them and on which occasion."""
     entries: int = 0
     verified: int = 0
     doubts: int = 0
@@ -58,6 +63,10 @@ async def read(database: Path) -> Outcome:
             decision = wait.decision or {}
             votes[wait.id] = [vote["by"] for vote in decision.get("votes") or [decision] if "by" in vote]
         outcome = Outcome(runs, {}, votes)
+        for wait in await engine._store.waits(ACCOUNT, kind="incident", pending_only=False, limit=1_000_000):
+            occasion = "undoing" if "undoes" in wait.request else wait.request["step"]
+            action = outcome.actions[wait.id] = (wait.decision or {}).get("action", wait.status)
+            outcome.settled[f"{action} ({occasion})"] += 1
         for n, run in runs.items():
             outcome.entries += len(await engine.history(run.id))
             outcome.steps[n] = {}
@@ -72,6 +81,7 @@ async def read(database: Path) -> Outcome:
 
 def count(found: Outcome, report: dict[str, Json], crew: Crew, figures: Figures) -> None:
     figures.entries, figures.verified, figures.doubts = found.entries, found.verified, found.doubts
+    figures.settled = found.settled
     figures.statuses.update(run.status for run in found.runs.values())
     figures.service = {
         "made": sum(report["charges"].values()),
@@ -86,8 +96,6 @@ def count(found: Outcome, report: dict[str, Json], crew: Crew, figures: Figures)
         figures.second += "second" in said
         if "refused" in said:
             figures.refused[said["refused"]] += 1
-        if "action" in said:
-            figures.settled[said["action"]] += 1
 
 
 def judge_charges(found: Outcome, report: dict[str, Json], figures: Figures) -> None:
@@ -117,6 +125,9 @@ def judge_ends(found: Outcome, crew: Crew, figures: Figures) -> None:
         elif run.status != status_of(n):
             figures.different.append(f"run {n} is {run.status} {run.error}, and its number says {status_of(n)}")
     for said in crew.told:
+        if "action" in said and found.actions.get(said["incident"]) != said["action"]:
+            action = found.actions.get(said["incident"])
+            figures.contradicted.append(f"{said['action']} settled {said['incident']}, and {action} counts")
         if "vote" in said and said["name"] not in found.votes.get(said["vote"], []):
             votes = found.votes.get(said["vote"])
             figures.contradicted.append(f"{said['name']} voted in {said['vote']}, and there are {votes}")

@@ -1,7 +1,7 @@
 """A process that settles incidents and tells of events: `operator.py DATABASE FOLDER NAME`.
 
 What it does about an incident follows from what it is shown, but for a charge in doubt: there it looks whether the
-charge was made. It says `{"settled": incident, "action": word}` once that is acknowledged.
+charge was made. It says `{"incident": id, "action": word}` once that is acknowledged.
 """
 
 from __future__ import annotations
@@ -57,13 +57,12 @@ async def action_of(wait: Wait) -> Action:
 
 async def settle(engine: Engine, wait: Wait) -> None:
     action = await action_of(wait)
-    doubt = wait.request["error"]["kind"] == "in_doubt"
     try:
         await engine.incidents.settle(wait.id, action, by=BY)
     except (AlreadyDecided, Conflict, NotFound) as late:
         print(json.dumps({"late": type(late).__name__}), flush=True)
-        return
-    print(json.dumps({"incident": wait.id, "action": f"{action.word}{' (in doubt)' * doubt}"}), flush=True)
+    else:
+        print(json.dumps({"incident": wait.id, "action": action.word}), flush=True)
 
 
 async def tell_of_events(engine: Engine, runs: int) -> None:
@@ -82,7 +81,7 @@ async def operate(database: str, folder: Path) -> None:
         while True:
             for wait, refused in await engine.incidents.settle_all(Filter(step="row"), Action("skip"), by=BY):
                 if refused is None:
-                    print(json.dumps({"incident": wait.id, "action": "skip (by filter)"}), flush=True)
+                    print(json.dumps({"incident": wait.id, "action": "skip"}), flush=True)
             for wait in await engine.incidents.open():
                 if wait.request.get("step") != "row":
                     await settle(engine, wait)

@@ -50,7 +50,8 @@ async def storm(plan: Plan, folder: Path) -> Figures:
     found = await read(crew.database)
     figures.kills, figures.contradicted = len(crew.deaths), crew.contradicted
     figures.jumps = len(jumps.read_text("utf-8").splitlines())
-    figures.owners = compare(read_ledger(folder / "storm.ledger"), {}, crew.deaths).unexcused
+    told = compare(read_ledger(folder / "storm.ledger"), {}, crew.deaths)
+    figures.hit, figures.cut_off, figures.owners = told.hit, told.cut_off, told.unexcused
     figures.damaged = integrity(crew.database)
     count(found, report, crew, figures)
     judge_charges(found, report, figures)
