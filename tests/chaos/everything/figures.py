@@ -20,8 +20,8 @@ class Plan:
     workers: int = 3
     boards: int = 2
     operators: int = 2
-    interval: float = 0.6
-    pause: float = 1.0
+    interval: float = 1.0
+    pause: float = 0.4
     seed: int = 0
     patience: float = 600.0
     """Seconds that the runs get to end once nobody is killed any more."""

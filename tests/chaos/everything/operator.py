@@ -71,7 +71,7 @@ async def tell_of_events(engine: Engine, runs: int) -> None:
     random.shuffle(numbers)
     for n in numbers:
         await engine.send_event("paid", {"n": n}, event_id=f"paid-{n}")
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(random.uniform(0, 0.2))
 
 
 async def operate(database: str, folder: Path) -> None:

@@ -38,13 +38,14 @@ async def storm(plan: Plan, folder: Path) -> Figures:
         environ["CHAOS_FAULT"] = plan.fault
         roles = {"worker": plan.workers, "board": plan.boards, "operator": plan.operators}
         async with _crew(folder / "storm.db", environ, roles) as crew:
-            await crew.start({str(n): input_of(n, long=plan.nap) for n in range(plan.runs)})
             chance = random.Random(plan.seed)
             while (left := plan.kills - len(crew.deaths)) > 0:
+                await crew.start(_next(plan, len(crew.deaths)))
                 await asyncio.sleep(chance.uniform(0.05, 2 * plan.interval))
                 await crew.kill(chance, left)
             figures.open_at_the_last_kill = plan.runs - await ended(crew)
             calm.touch()
+            await crew.start(_next(plan, plan.kills))
             await _all_ended(crew, plan)
         report = await asyncio.to_thread(ask, port, "/report")
     found = await read(crew.database)
@@ -59,6 +60,12 @@ async def storm(plan: Plan, folder: Path) -> Figures:
     same(found, await _reference(plan, folder), figures)
     figures.seconds = time.monotonic() - began
     return figures
+
+
+def _next(plan: Plan, kills: int) -> dict[str, dict[str, int | str]]:
+    """The runs that are started after so many kills: at every moment some are at their beginning and others charge."""
+    most = plan.runs if kills >= plan.kills else plan.runs * (kills + plan.kills // 10 + 1) // plan.kills
+    return {str(n): input_of(n, long=plan.nap) for n in range(min(most, plan.runs))}
 
 
 def _environ(plan: Plan, ledger: Path, port: int) -> dict[str, str]:
