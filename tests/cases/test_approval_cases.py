@@ -19,7 +19,7 @@ from stepwell.engine.incidents import Action
 from stepwell.engine.parts import Parts
 from stepwell.engine.runtime import World
 from stepwell.engine.tool_performer import ToolPerformer
-from stepwell.errors import AlreadyDecided, Forbidden, Gone, InputError
+from stepwell.errors import AlreadyDecided, Forbidden, Gone, InputError, NotFound
 from stepwell.interpreter.effect import ToolCall
 from stepwell.ports import Person, RunStore
 from stepwell.stores.memory import MemoryRunStore
@@ -256,6 +256,26 @@ async def test_handing_on_changes_who_decides_and_makes_no_decision_stale() -> N
         assert ("reassigned", {"users": ["head"]}) in [
             (key.partition("/")[0], to) for key, to in await here.told(run_id)
         ]
+
+
+async def test_what_somebody_who_has_left_was_asked_is_handed_on_by_an_admin() -> None:
+    async with office(*PEOPLE) as here:
+        run_id = await here.start([gate(approvers=["ben"])])
+        wait_id = await here.gate(run_id)
+        await here.engine.people.remove("ben")
+        with pytest.raises(Forbidden):
+            await here.engine.decide(wait_id, "approved", by="ben")
+        await here.engine.approvals.reassign(wait_id, "cid", old="ben", by="head")
+        assert (await here.engine.decide(wait_id, "approved", by="cid")).status == "decided"
+
+
+async def test_only_approvals_are_decided_as_such() -> None:
+    async with office() as here:
+        run_id = await here.start([{"id": "w", "type": "wait", "for": "1h"}], by="")
+        [timer] = await here.store.waits("default", run_id=run_id)
+        with pytest.raises(NotFound):
+            await here.engine.decide(timer.id, "approved")
+        assert (await here.engine.wait(timer.id)).status == "pending"
 
 
 async def test_on_a_bare_machine_one_decision_settles_what_several_are_asked_for_and_says_so() -> None:

@@ -12,10 +12,25 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from stepwell.approvals.opening import opened
 from stepwell.errors import StepwellError
 from stepwell.journal.entry import Entry
 from stepwell.journal.lease import LeaseLost
-from stepwell.ports import FINAL, PARKED, Ballot, Batch, Lease, Message, NewRun, Outgoing, SentEvent, Verdict, Wait
+from stepwell.ports import (
+    FINAL,
+    PARKED,
+    AuditRecord,
+    Ballot,
+    Batch,
+    Lease,
+    Message,
+    NewRun,
+    Outgoing,
+    Person,
+    SentEvent,
+    Verdict,
+    Wait,
+)
 from stepwell.stores.memory import MemoryRunStore
 from stepwell.stores.sqlite import Database, SqliteRunStore
 from stepwell.testing.store_builders import ManualClock
@@ -56,6 +71,17 @@ WAITS = st.builds(
     JSON,
     st.sampled_from([0, 0, 5, 50]),
     TOPICS,
+)
+TEAM = [Person(f"p{number}", roles=("team",)) for number in range(3)] + [Person("head", roles=("head",))]
+RULES = st.fixed_dictionaries(
+    {
+        "approvers": st.just([{"kind": "role", "name": "team"}]),
+        "require": st.sampled_from(
+            [{"mode": "any"}, {"mode": "all"}, {"mode": "sequence"}, {"mode": "quorum", "count": 2}]
+        ),
+        "remind_every": st.sampled_from([0.0, 3.0, 3600.0]),
+        "escalate": st.sampled_from([[], [{"after": 4.0, "to": [{"kind": "role", "name": "head"}]}]]),
+    }
 )
 OUTGOING = st.builds(Outgoing, st.sampled_from(["k1", "k2"]), st.just("app"), JSON, st.text("a\0", max_size=2), JSON)
 VERDICTS = st.builds(
@@ -154,7 +180,7 @@ class StoresAgree(RuleBasedStateMachine):
     def append(
         self, run_id: str, age: int, entries: list[Entry], waits: list[Any], outgoing: list[Outgoing], consume: bool
     ) -> None:
-        opened = [
+        waiting = [
             Wait(
                 f"{run_id}-{name}",
                 path,
@@ -166,9 +192,9 @@ class StoresAgree(RuleBasedStateMachine):
             )
             for name, path, kind, request, delay, topic in waits
         ]
-        if len({wait.id for wait in opened}) == len({wait.path for wait in opened}) == len(opened):
+        if len({wait.id for wait in waiting}) == len({wait.path for wait in waiting}) == len(waiting):
             consumed = self.orders(run_id)[:1] if consume else []
-            self.both("append", self.lease(run_id, age), Batch(entries, opened, consumed, outgoing))
+            self.both("append", self.lease(run_id, age), Batch(entries, waiting, consumed, outgoing))
 
     @rule(run_id=RUNS, age=AGES, entries=st.lists(ENTRIES, max_size=1), verdict=VERDICTS, seen=st.booleans())
     def release(self, run_id: str, age: int, entries: list[Entry], verdict: Verdict, seen: bool) -> None:
@@ -199,6 +225,25 @@ class StoresAgree(RuleBasedStateMachine):
     )
     def decide(self, run_id: str, number: int, decision: Any, digest: str, account: str) -> None:
         self.both("decide", account, f"{run_id}-x{number}", Ballot(decision, digest=digest))
+
+    @rule(run_id=RUNS, number=st.integers(0, 5), path=STEPS, rules=RULES, delay=st.sampled_from([0, 6]))
+    def ask(self, run_id: str, number: int, path: str, rules: Any, delay: int) -> None:
+        now = self.clock.now
+        wait = Wait(f"{run_id}-x{number}", path, "approval", {"title": "?"}, "shown", now, now + delay if delay else 0)
+        ready, told = opened(replace(wait, rules=rules, run_id=run_id), TEAM, "")
+        self.both("append", self.lease(run_id), Batch([], [ready], outgoing=told))
+
+    @rule(
+        run_id=RUNS,
+        number=st.integers(0, 5),
+        person=st.sampled_from(TEAM),
+        word=st.sampled_from(["approved", "approved", "rejected", "changes_requested"]),
+        noted=st.booleans(),
+    )
+    def vote(self, run_id: str, number: int, person: Person, word: str, noted: bool) -> None:
+        ballot = Ballot({"decision": word, "by": person.name}, person, "shown")
+        notes = [AuditRecord(person.name, "approval.decide", f"{run_id}-x{number}")] if noted else []
+        self.both("decide", "acme", f"{run_id}-x{number}", ballot, notes=notes)
 
     @rule(
         account=ACCOUNTS,
@@ -257,6 +302,8 @@ class StoresAgree(RuleBasedStateMachine):
                 self.both("blob", account, digest)
         self.both("runs", "acme", statuses=["running", "waiting", "completed"], limit=2)
         self.both("next_due")
+        trails = [self.loop.run_until_complete(store.people.audit("acme")) for store in (self.model, self.store)]
+        assert trails[0] == trails[1]
         for worker in ("w1", "w2"):
             self.both("arrived", worker)
         for record in self.model._records.values():

@@ -44,7 +44,7 @@ class Deciding:
 
         Raises NotFound, Forbidden, AlreadyDecided, Gone, Conflict (stale) and InputError.
         """
-        wait = await self._store.wait(self._account, wait_id)
+        wait = await self._approval(wait_id)
         actor = await self.actor(by)
         about = {"run": wait.run_id, "path": wait.path, "decision": said["decision"]}
         body = normalise(said | {"by": actor.name, "at": instant_text(self._now()), "channel": actor.channel})
@@ -63,7 +63,7 @@ class Deciding:
 
         Raises NotFound, Forbidden, AlreadyDecided, Gone and InputError.
         """
-        await self._store.wait(self._account, wait_id)
+        await self._approval(wait_id)
         actor, now = await self.actor(by), self._now()
         about: dict[str, Json] = {"from": old or actor.name, "to": to}
         try:
@@ -71,7 +71,7 @@ class Deciding:
                 text = "there are no people yet to hand it to"
                 raise InputError([Problem("error", "reassign", text, "add them with: stepwell users add NAME")])
             new = await self._known(to)
-            replaced = (await self._known(old)).name if old else actor.name
+            replaced = await self._name_of(old) if old else actor.name
             note = actor.did("approval.reassign", wait_id, about | {"from": replaced, "to": new.name})
 
             def change(wait: Wait) -> Amendment:
@@ -101,6 +101,20 @@ class Deciding:
             return False
         return True
 
+    async def _approval(self, wait_id: str) -> Wait:
+        """An approval; what waits for a time, an event or an operator is decided elsewhere. Raises NotFound."""
+        wait = await self._store.wait(self._account, wait_id)
+        if wait.kind != "approval":
+            raise NotFound(f"there is no approval {wait_id}")
+        return wait
+
+    async def _name_of(self, name: str) -> str:
+        """The name by which somebody is meant, who may have left the directory since."""
+        try:
+            return (await self._store.people.person(self._account, name)).name
+        except NotFound:
+            return name
+
     async def _known(self, name: str) -> Person:
         try:
             return await self._store.people.person(self._account, name)
@@ -109,7 +123,7 @@ class Deciding:
 
     async def _freeze(self, wait: Wait) -> None:
         """Fix whom an approval means that opened before there were any people."""
-        if wait.kind != "approval" or wait.status != "pending" or rules_of(wait).frozen:
+        if wait.status != "pending" or rules_of(wait).frozen:
             return
         people = await self._store.people.people(self._account)
 

@@ -31,6 +31,8 @@ class Waits(Kept):
         self._clock = clock
         self._deadlines: Agenda[tuple[RunRecord, Wait]] = Agenda(_is_open)
         self._reminders: Agenda[tuple[RunRecord, Wait]] = Agenda(_reminds)
+        self._ranks: dict[tuple[str, str], int] = {}
+        """In which order waits were opened: of those that are due at the same instant, the oldest is first."""
         self._dues: Agenda[RunRecord] = Agenda(_is_due)
         self._message_order = count(1)
         self._beats = Announcements()
@@ -95,10 +97,11 @@ class Waits(Kept):
     def _keep(self, record: RunRecord, wait: Wait) -> None:
         """Keep an open wait as it is now, with its times."""
         record.put(wait)
+        rank = self._ranks.setdefault((record.run.account, wait.id), len(self._ranks))
         if wait.deadline > 0:
-            self._deadlines.add(wait.deadline, (record, wait))
+            self._deadlines.add(wait.deadline, (record, wait), rank)
         if wait.next_at > 0:
-            self._reminders.add(wait.next_at, (record, wait))
+            self._reminders.add(wait.next_at, (record, wait), rank)
 
     def _send(self, record: RunRecord, outgoing: Iterable[Outgoing], now: float) -> None:
         for one in outgoing:
