@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stepwell.ports import Verdict
+from stepwell.stores.sqlite import SqliteRunStore
+from stepwell.stores.sqlite.database import Database
 from stepwell.testing import Result, VirtualClock, run_to_end
+from stepwell.testing.store_builders import batch, leased
 
 STEP = {"id": "s", "type": "tool_call", "tool": "t", "timeout": "5s"}
 RETRY = {"max_attempts": 3, "initial_delay": "500ms", "jitter": 0}
@@ -69,6 +74,25 @@ def test_c125_a_crash_and_a_clock_that_was_set_meanwhile_prolong_no_back_off(hou
     result = run_to_end(workflow, {}, SCRIPTS, clock=clock, crash_after=1).expect("completed")
     assert result.virtual_seconds < 60
     assert min(_shown(result)) >= 0
+
+
+@pytest.mark.parametrize("skew", [-600.0, 600.0])
+async def test_c125_hosts_whose_clocks_differ_lose_and_double_no_lease(tmp_path: Path, skew: float) -> None:
+    here = SqliteRunStore.open(tmp_path / "runs.db")
+    there = SqliteRunStore(Database.open(tmp_path / "runs.db"), clock=lambda: time.time() + skew)
+    try:
+        lease = await leased(here)
+        assert await there.claim("w2", 15.0, run_id="r1") == []
+        assert await there.claim("w2", 15.0, limit=9) == []
+        assert await here.renew([lease], 15.0) == []
+        await here.append(lease, batch("/a"))
+        assert await here.release(lease, batch("/b"), Verdict("waiting", wake_at=time.time() - 700))
+        [taken] = await there.claim("w2", 15.0, limit=9)
+        assert taken.epoch > lease.epoch
+        assert await here.renew([lease], 15.0) == [lease]
+    finally:
+        await there.close()
+        await here.close()
 
 
 @pytest.fixture(params=["UTC", "Asia/Kolkata", "America/St_Johns"])

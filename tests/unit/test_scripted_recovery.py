@@ -51,6 +51,7 @@ def test_a_step_is_gone_back_to_and_its_answers_are_read_on() -> None:
     result = booked({"error": "validation_error"}, {"output": "second"}).expect("completed")
     assert result.steps["book"].output == "second"
     assert [call.path for call in result.calls if call.step == "charge"] == ["/charge", "/charge#2"]
+    assert [path for path in result.steps if "tell" in path] == ["/tell#2"]  # and no first round that never was
 
 
 @pytest.mark.parametrize(

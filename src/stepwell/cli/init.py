@@ -39,6 +39,7 @@ def init(folder: Path) -> None:
     click.echo(f"\nNow:\n  {program()} run {flow} --input {given}")
     click.echo(f"  {program()} run {flow} -i name=Ana -i ask=true      # waits for a person")
     click.echo(f"  {program()} approvals list")
+    click.echo(f"  {program()} test {shlex.quote(str(folder))}")
 
 
 def _files(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversable]]:

@@ -15,6 +15,7 @@ import msgspec
 
 from stepwell.definition.workflow import Workflow
 from stepwell.journal.entry import Entry, outcome_of
+from stepwell.journal.path import bare
 from stepwell.journal.places import Place, Places
 from stepwell.journal.told import Told, owner, tell
 
@@ -255,6 +256,7 @@ class _Builder:
 
     def _unreached(self, reached: Mapping[str, tuple[float, Place]]) -> Iterable[tuple[float, StepRecord]]:
         """Steps without an entry whose surroundings have settled: they are skipped, and this is why."""
+        begun = {bare(path) for path in reached}  # a step that began in a later round was not skipped before
         for path, (order, place) in reached.items():
             told = self.told.get(path)
             if told is None or (told.meta and "taken_from" in told.meta):
@@ -265,13 +267,13 @@ class _Builder:
                 yield from self._skipped(path, self.places.passed_over(place, taken), order, reason)
             if told.ending is not None:
                 expected = self.places.expected(place, taken)
-                missing = ((prefix, step) for prefix, step in expected if f"{path}{prefix}/{step.id}" not in reached)
+                missing = ((prefix, step) for prefix, step in expected if f"{path}{prefix}/{step.id}" not in begun)
                 yield from self._skipped(path, missing, told.ending.order, self._reason_inside(told))
                 if told.status == "skipped":
                     yield from self._skipped_branches(path, place, told)
         if self.run.status in _FINAL:
             root = self.places.expected(self.places.at(""))
-            missing = ((prefix, step) for prefix, step in root if f"/{step.id}" not in reached)
+            missing = ((prefix, step) for prefix, step in root if f"/{step.id}" not in begun)
             yield from self._skipped("", missing, float("inf"), self._run_reason())
 
     def _skipped_branches(self, path: str, place: Place, told: Told) -> Iterable[tuple[float, StepRecord]]:
