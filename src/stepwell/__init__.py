@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from stepwell.engine.engine import Engine, RunHandle
     from stepwell.engine.engine import open_engine as open  # noqa: A004 -- `stepwell.open` reads as it should
     from stepwell.engine.events import Event
+    from stepwell.engine.incidents import Action as IncidentAction
+    from stepwell.engine.incidents import Filter as IncidentFilter
+    from stepwell.engine.reruns import Wish
     from stepwell.engine.settings import Settings
     from stepwell.engine.short import load, run
     from stepwell.errors import (
@@ -42,6 +45,8 @@ _HOMES = {
     "Event": "engine.events",
     "Forbidden": "errors",
     "Gone": "errors",
+    "IncidentAction": "engine.incidents",
+    "IncidentFilter": "engine.incidents",
     "InputError": "errors",
     "LoadedWorkflow": "definition.load",
     "NonDeterminism": "errors",
@@ -55,11 +60,12 @@ _HOMES = {
     "StepwellError": "errors",
     "Unavailable": "errors",
     "Wait": "ports",
+    "Wish": "engine.reruns",
     "load": "engine.short",
     "open": "engine.engine",
     "run": "engine.short",
 }
-_OTHER_NAMES = {"open": "open_engine"}
+_OTHER_NAMES = {"open": "open_engine", "IncidentAction": "Action", "IncidentFilter": "Filter"}
 
 __all__ = [
     "AlreadyDecided",
@@ -70,6 +76,8 @@ __all__ = [
     "Forbidden",
     "Gone",
     "IdempotencyKey",
+    "IncidentAction",
+    "IncidentFilter",
     "InputError",
     "LoadedWorkflow",
     "NonDeterminism",
@@ -83,6 +91,7 @@ __all__ = [
     "StepwellError",
     "Unavailable",
     "Wait",
+    "Wish",
     "load",
     "open",
     "run",

@@ -118,16 +118,15 @@ def test_the_diagram_of_the_states_of_a_run_knows_every_state_that_is_reached():
     assert diagram
     arrows = re.findall(r"^    (\S+) --> (\w+|\[\*\])", diagram[1], re.MULTILINE)
     drawn = {state for arrow in arrows for state in arrow} - {"[*]"}
-    refused = {"suspended", "compensated"}
-    assert drawn == {*RUNNABLE, *PARKED, *FINAL} - refused
-    assert {before for before, after in arrows if after == "[*]"} == set(FINAL) - refused
+    assert drawn == {*RUNNABLE, *PARKED, *FINAL}
+    assert {before for before, after in arrows if after == "[*]"} == set(FINAL)
     assert all(f"`{state}`" in text for state in (*RUNNABLE, *PARKED, *FINAL))
 
 
 def test_every_reason_of_a_skipped_step_is_documented():
     text = (ROOT / "docs/explanation/run-states.md").read_text("utf-8")
     code = "".join(file.read_text("utf-8") for file in (ROOT / "src/stepwell/interpreter").glob("*.py"))
-    known = ("condition_false", "dependencies_skipped", "branch_not_taken", "upstream_failed", "run_ended")
+    known = ("condition_false", "dependencies_skipped", "branch_not_taken", "upstream_failed", "run_ended", "operator")
     assert all(f'"type": "{reason}"' in code for reason in known)
     assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == set(known)
 

@@ -436,3 +436,81 @@ def test_a_wrong_path_is_refused_with_the_nearest_ones(project: Project) -> None
     project("runs", "rerun", run, "--from", "/each/1/pay", "--yes")
     assert project.lines().count("pay ben 3") == 2
     assert project.lines().count("pay ana 3") == 1
+
+
+# ── what people see ──
+
+
+def test_a_fallback_is_told_while_it_runs_and_afterwards(project: Project) -> None:
+    out = project("run", "mended.yaml")
+    assert "its fallback runs" in out
+    assert "completed  pay/~fallback/owe" in out
+    assert "by its fallback owe" in out
+    run = json.loads(project("runs", "list", "--json"))[0]["id"]
+    shown = project("runs", "show", run)
+    assert "by its fallback owe  after server_error" in shown
+    assert "~" not in shown
+    assert "Its fallback owe completed it" in project("explain", run)
+    assert "completed  by its fallback owe" in project("runs", "show", run, "--step", "pay")
+    tail = project("runs", "tail", run)
+    assert "its fallback runs" in tail
+    assert "completed  pay/~fallback/owe" in tail
+    events = [json.loads(line) for line in project("runs", "tail", run, "--json").splitlines()]
+    (recovering,) = [event for event in events if event["event"] == "step_recovering"]
+    assert (recovering["path"], recovering["strategy"], recovering["error"]["kind"]) == (
+        "/pay", "fallback", "server_error",
+    )  # fmt: skip
+    steps = {step["path"]: step for step in project.run(run)["steps"]}
+    assert (steps["/pay"]["status"], steps["/pay"]["completed_by"]) == ("completed", "fallback")
+
+
+def test_a_compensated_run_exits_1_and_says_what_was_undone_and_what_was_not(project: Project) -> None:
+    out = project("run", "undoing.yaml", code=1)
+    run = json.loads(project("runs", "list", "--json"))[0]["id"]
+    assert "undoing    book" in out
+    for told in (out, project("runs", "show", run)):
+        assert "compensated  server_error: the bank is closed for ana  at /pay" in told
+        assert "undone:     /book" in told
+        assert "not undone: /tell  (no compensate says how)" in told
+        assert "redrive" not in told
+    assert "undo book" in project("runs", "show", run)
+    assert "It completed and was undone." in project("explain", run)
+    assert {step["path"]: step["status"] for step in project.run(run)["steps"]}["/book"] == "compensated"
+    assert project.lines() == ["book", "tell", "pay ana 1", "unbook"]
+    assert "undone     book" in project("runs", "tail", run, code=1)
+
+
+def test_who_settled_what_is_told_of_the_steps(project: Project) -> None:
+    run = project.started("paying", "-i", 'to:=["ana", "ben"]', code=4)
+    by_path = {incident["path"]: incident["id"] for incident in project.incidents()}
+    project("incidents", "skip", by_path["/each/0/pay"], "--as", "eva", "--comment", "gone", "--no-resume")
+    project("incidents", "provide", by_path["/each/1/pay"], "--as", "leo", "--output", "7")
+    shown = project("runs", "show", run)
+    assert "by eva: gone" in shown
+    assert "by leo  after server_error" in shown
+    told = project("explain", run)
+    assert "eva skipped it: gone." in told
+    assert "leo gave its output, after it had failed: server_error" in told
+
+
+def test_a_call_in_doubt_of_a_run_that_ended_is_told_plainly(project: Project) -> None:
+    out = project("run", "broken.yaml", code=1)
+    run = json.loads(project("runs", "list", "--json"))[0]["id"]
+    for told in (out, project("runs", "show", run)):
+        assert "in doubt:   /charge" in told
+        assert f"its key: {run}/charge" in told
+        assert 'its arguments: {"cents": 7}' in told
+    assert f"Nobody knows whether the call took effect; its key is {run}/charge" in project("explain", run)
+    assert f"its key: {run}/charge" in project("runs", "show", run, "--step", "charge")
+
+
+def test_a_run_that_went_back_says_when_and_by_whom(project: Project) -> None:
+    project.open_bank()
+    run = project.started("broken", code=0)
+    project("runs", "rerun", run, "--from", "/pay", "--yes", "--as", "ana")
+    shown = project("runs", "show", run)
+    assert "rerun from /pay by ana at " in shown
+    assert "pay (round 2)" in shown
+    project("runs", "rerun", run, "--from", "/pay", "--new-run", "--yes", "--as", "ben")
+    new = json.loads(project("runs", "list", "--json"))[0]["id"]
+    assert f"made of run {run} from /pay by ben" in project("runs", "show", new)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from stepwell.cli import exits
+from stepwell.cli import aftermath, exits
 from stepwell.cli.incident_view import doubt_lines, way_lines
 from stepwell.cli.lines import ended_why, error_text
 from stepwell.cli.program import program
@@ -25,6 +25,7 @@ from stepwell.ports import FINAL
 
 if TYPE_CHECKING:
     from stepwell.engine.engine import Engine, RunHandle
+    from stepwell.journal.view import RunTree
     from stepwell.ports import Run, Wait
     from stepwell.testing.mocking import Mocks
 
@@ -37,6 +38,8 @@ class Ending:
 
     run: Run
     waits: tuple[Wait, ...] = ()
+    tree: RunTree | None = None
+    """Its view, for a run that ended otherwise than well."""
     interrupted: bool = False
 
     @property
@@ -114,7 +117,8 @@ async def ending_of(engine: Engine, run_id: str, *, interrupted: bool = False) -
         from stepwell.engine.incidents import Filter
 
         waits = [*await engine.incidents.open(Filter(run.id)), *waits]
-    return Ending(run, tuple(waits), interrupted=interrupted)
+    wrong = run.status in FINAL and run.status != "completed"
+    return Ending(run, tuple(waits), await engine.tree(run.id) if wrong else None, interrupted=interrupted)
 
 
 class _Counting:
@@ -155,8 +159,10 @@ def tell_ending(ending: Ending, screen: Screen, tail: str = "") -> None:
             error = ended_why(run)
             place = f"  at {visible(run.error['path'])}" if run.error and run.error.get("path") else ""
             click.echo(f"{click.style(run.status.replace('_', ' '), fg='red', bold=True)}  {error}{place}".rstrip())
+            for line in _left(ending):
+                click.echo(f"  {line}")
             click.echo(f"  details: {program()} runs show {run.id}{tail}")
-            if run.status in {"failed", "timed_out"}:
+            if run.status in {"failed", "timed_out"} and not _is_undone(ending):
                 click.echo(f"  go on from there: {program()} runs redrive {run.id}{tail}")
         case "pending_approval":
             _print_waits(ending, tail)
@@ -172,6 +178,17 @@ def tell_ending(ending: Ending, screen: Screen, tail: str = "") -> None:
         case _:
             click.echo(f"{click.style('parked', fg='yellow', bold=True)}  nothing is lost; go on with:")
             click.echo(f"  {program()} runs resume {run.id}{tail}")
+
+
+def _left(ending: Ending) -> Iterator[str]:
+    """What is left behind by a run that ended otherwise than well."""
+    if ending.tree is not None:
+        yield from aftermath.undone_lines(ending.tree)
+        yield from aftermath.doubt_lines(ending.tree)
+
+
+def _is_undone(ending: Ending) -> bool:
+    return ending.tree is not None and ending.tree.story.undoing is not None
 
 
 def _ending_json(ending: Ending) -> dict[str, Json]:

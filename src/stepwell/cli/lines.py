@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from stepwell.cli.progress import Node, Progress
+from stepwell.cli.progress import Node, Progress, by_text
 from stepwell.cli.text import cut, duration, pad, visible, width
 
 if TYPE_CHECKING:
@@ -87,12 +87,23 @@ def _facts(node: Node, now: float) -> Iterator[tuple[str, str]]:
         yield f"attempt {node.attempts + 1} in {duration(max(0.0, node.retry_at - now))}", style
     elif node.attempts > 1:
         yield f"attempt {node.attempts}" if node.is_open else f"{node.attempts} attempts", "yellow"
-    if node.error:
-        yield error_text(node.error), style or "red"
-    elif node.note:
+    yield from _ended(node, style)
+    if node.note:
         yield visible(node.note), "dim"
     if node.meta:
         yield from _spent(node.meta)
+
+
+def _ended(node: Node, style: str) -> Iterator[tuple[str, str]]:
+    """What went wrong, and what mended it."""
+    if node.status == "completed" and node.error:
+        if by := by_text(node.meta):
+            yield visible(by), "yellow"
+        yield f"after {error_text(node.error)}", "dim"
+    elif node.error and node.status != "skipped":
+        yield error_text(node.error), style or "red"
+    elif node.status == "compensated":
+        yield "undone", style
 
 
 def _spent(meta: Mapping[str, Json]) -> Iterator[tuple[str, str]]:

@@ -7,13 +7,14 @@ forgotten while a run is followed, so that a loop of any length takes little roo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from stepwell.definition.workflow import Workflow
-from stepwell.journal.path import parent, round_number
+from stepwell.journal.path import UNDO, parent, round_number
 from stepwell.journal.places import Places
+from stepwell.journal.told import owner
 from stepwell.journal.view import RunTree, StepRecord
 
 Json: TypeAlias = Any
@@ -25,6 +26,8 @@ _BY_EVENT = {
     "step_skipped": "skipped",
     "step_cancelled": "cancelled",
     "step_retrying": "retrying",
+    "step_recovering": "running",
+    "step_compensated": "compensated",
 }
 _WAITING = {"approval": "pending_approval", "incident": "suspended"}
 _LONG = 10
@@ -63,6 +66,8 @@ class Progress:
 
     def __init__(self, workflow: Workflow | None) -> None:
         self._places = Places(workflow)
+        self.undoing: Sequence[str] = ()
+        """What the run undoes, in order: the parts of its undoing are called after it."""
         self._nodes: dict[str, Node] = {}
         self.root = Node("", "", is_step=False)
         for _, step in self._places.expected(self._places.at("")):
@@ -72,10 +77,11 @@ class Progress:
     def of(cls, tree: RunTree, *, whole: bool = True) -> Progress:
         """The progress that a view tells; without `whole`, well-ended iterations of long loops are only counted."""
         progress = cls(tree.workflow)
+        progress.undoing = tree.story.undoing or ()
         for record in tree.steps:
             progress.take(record)
         for wait in tree.waits:
-            node = progress._at(wait.path.partition("/~")[0])
+            node = progress._at(owner(wait.path))
             title = wait.request.get("title", "") if isinstance(wait.request, Mapping) else ""
             node.note = str(title or "")
             node.retry_at = wait.deadline if wait.kind == "timer" else 0.0
@@ -107,6 +113,8 @@ class Progress:
 
     def event(self, name: str, path: str, at: float, data: Mapping[str, Json]) -> None:
         """Something that happened to a step, iteration or branch."""
+        if name == "run_undoing":
+            self.undoing = data.get("steps", ())
         status = _BY_EVENT.get(name)
         if name == "waiting":
             status = _WAITING.get(str(data.get("kind")), "waiting")
@@ -119,7 +127,7 @@ class Progress:
         node.retry_at = float(data.get("retry_at") or 0.0)
         node.meta = data.get("meta") or node.meta
         node.parts = data.get("items", node.parts)
-        node.note = str(data.get("title") or "") or reason_text(data.get("reason"))
+        node.note = str(data.get("title") or "") or reason_text(data.get("reason")) or doing_text(data.get("strategy"))
         if node.is_open:
             node.started = node.started or at
         else:
@@ -172,13 +180,45 @@ class Progress:
         node = self._nodes.get(path)
         if node is None:
             place = self._places.at(path)
-            last = path.rpartition("/")[2]
-            label = place.id if place.is_step else (f"[{last}]" if last.isdigit() else last)
+            label = place.id if place.is_step else self._label(path)
             if (number := round_number(path)) > 1:
                 label = f"{label} (round {number})"
             node = self._nodes[path] = Node(path, label, place.type, is_step=place.is_step)
             self._at(parent(path)).inside[path] = node
         return node
+
+    def _label(self, path: str) -> str:
+        """What an iteration, a branch or a part of a recovery is called."""
+        above, last = parent(path), path.rpartition("/")[2].partition("#")[0]
+        if above == UNDO and last.isdigit() and int(last) < len(self.undoing):
+            return f"undo {self.undoing[int(last)].lstrip('/')}"
+        return _PARTS.get(last) or (f"[{last}]" if last.isdigit() else last)
+
+
+_PARTS = {"~fallback": "fallback", "~verify": "verify", "~undo": "undoing"}
+_DOING = {
+    "fallback": "its fallback runs",
+    "verify": "finding out whether the call took effect",
+    "suspend": "an operator is asked",
+}
+
+
+def doing_text(strategy: Json) -> str:
+    """What is done about a failure."""
+    return _DOING.get(str(strategy or ""), "")
+
+
+def by_text(meta: Mapping[str, Json] | None) -> str:
+    """By what or whom a step was completed, where it was not the step itself."""
+    meta = meta or {}
+    match meta.get("completed_by"):
+        case "fallback":
+            return f"by its fallback {meta.get('fallback', '')}".rstrip()
+        case "operator":
+            return f"by {(meta.get('settled') or {}).get('by') or 'an operator'}"
+        case "verify":
+            return "verified: the call had taken effect"
+    return ""
 
 
 _REASONS = {
@@ -188,6 +228,9 @@ _REASONS = {
     "run_ended": "the run had ended",
     "continued": "failed, and the run goes on",
     "failed_inside": "",
+    "goto": "the run goes back",
+    "race_lost": "another branch won",
+    "in_doubt": "nobody knows whether the call took effect",
 }
 
 
@@ -201,6 +244,9 @@ def reason_text(reason: Mapping[str, Json] | None) -> str:
         seen = [(name, value) for name, value in (reason.get("values") or {}).items() if name != expression]
         values = ", ".join(f"{name} is {json.dumps(value, ensure_ascii=False)}" for name, value in seen)
         return f"{expression} is false" + (f": {values}" if values else "")
+    if word == "operator":
+        comment = f": {reason['message']}" if reason.get("message") else ""
+        return f"by {reason.get('by') or 'an operator'}{comment}"
     if word == "withdrawn":
         return f"withdrawn: {reason.get('message')}"
     if word == "branch_not_taken" and reason.get("taken"):

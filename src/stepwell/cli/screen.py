@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import click
 
 from stepwell.cli.lines import Line, error_text, mark_of, painted, step_lines
-from stepwell.cli.progress import Node, Progress, reason_text
+from stepwell.cli.progress import Node, Progress, by_text, doing_text, reason_text
 from stepwell.cli.text import duration, json_text, pad, visible
 from stepwell.journal.view import instant
 
@@ -90,12 +90,15 @@ class PlainScreen:
         click.echo(f"{visible(title)}: run {run_id}")
 
     def event(self, event: Event) -> None:
+        when = datetime.fromtimestamp(event.at).astimezone().strftime("%H:%M:%S")
+        if event.name == "run_undoing":
+            steps = ", ".join(path[1:] for path in event.data.get("steps", ())) or "nothing"
+            click.echo(f"{when}  undoing    {visible(steps)}")
         if not event.path or self._progress.kind_of(event.path) != "step":
             return
-        word = event.name.removeprefix("step_")
+        word = _WORDS.get(event.name) or event.name.removeprefix("step_")
         if event.name == "step_started" and int(event.data.get("attempt") or 1) > 1:
             word = f"attempt {event.data['attempt']}"
-        when = datetime.fromtimestamp(event.at).astimezone().strftime("%H:%M:%S")
         facts = "  ".join(_told(event.data, event.at))
         click.echo(f"{when}  {pad(visible(word), 9)}  {visible(event.path[1:])}  {facts}".rstrip())
 
@@ -106,6 +109,9 @@ class PlainScreen:
         return
 
 
+_WORDS = {"step_recovering": "failed", "step_compensated": "undone"}
+
+
 def _told(data: Mapping[str, Json], at: float) -> list[str]:
     facts = []
     if data.get("duration_ms"):
@@ -114,8 +120,11 @@ def _told(data: Mapping[str, Json], at: float) -> list[str]:
         facts.append(f"attempt {data['attempts']}")
     if data.get("retry_at"):
         facts.append(f"again in {duration(data['retry_at'] - at)}")
+    by = by_text(data.get("meta"))
     if data.get("error"):
-        facts.append(error_text(data["error"]))
+        facts += [visible(by), f"after {error_text(data['error'])}"] if by else [error_text(data["error"])]
+    if data.get("strategy"):
+        facts.append(doing_text(data["strategy"]))
     if data.get("title"):
         facts.append(visible(data["title"]))
     if data.get("reason"):

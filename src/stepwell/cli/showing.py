@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from stepwell.cli import exits
+from stepwell.cli.aftermath import is_in_doubt, return_lines
 from stepwell.cli.follow import Ending, tell_ending
 from stepwell.cli.program import program
-from stepwell.cli.progress import Progress
+from stepwell.cli.progress import Progress, by_text
 from stepwell.cli.screen import PlainScreen, still
 from stepwell.cli.standing import left_alone, resuming
 from stepwell.cli.text import duration, json_text, table, visible, visible_lines
@@ -35,6 +36,8 @@ def print_run(tree: RunTree, *, columns: int, tail: str = "", whole: bool = Fals
         facts.append(f"ended {instant(run.ended)}")
     facts.append(f"active {duration(run.active)}")
     click.echo(click.style("  ".join(facts), dim=True))
+    for line in return_lines(tree):
+        click.echo(line)
     click.echo(still(progress, columns=columns))
     click.echo()
     alone = "" if run.status in FINAL else left_alone(run, tree.waits)
@@ -45,7 +48,7 @@ def print_run(tree: RunTree, *, columns: int, tail: str = "", whole: bool = Fals
         now = time.time()
         waits: Any = () if run.status in FINAL else tuple(w for w in tree.waits if not 0 < w.deadline <= now)
         if not alone or waits:
-            tell_ending(Ending(run, waits), PlainScreen(progress), tail)
+            tell_ending(Ending(run, waits, tree if run.status in FINAL else None), PlainScreen(progress), tail)
         if alone:
             click.echo(click.style(alone, fg="yellow", bold=True))
     if alone or (run.status == "queued" and not run.owner):
@@ -64,13 +67,17 @@ def print_steps(tree: RunTree, wanted: str) -> int:
         hint = f"did you mean `{close[0]}`?" if close else f"`{program()} runs show RUN` lists the steps"
         raise exits.Refusal(f"run {tree.run.id} has no step {wanted} so far", hint=hint)
     for step in found:
-        _print_step(step)
+        _print_step(step, f"{tree.run.id}{step.path}")
     return exits.OK
 
 
-def _print_step(step: StepRecord) -> None:
+def _print_step(step: StepRecord, key: str) -> None:
+    """One step; `key` is the idempotency key of its calls."""
     took = f"  {duration(step.ended - step.started)}" if step.ended and step.started else ""
-    click.echo(f"{click.style(visible(step.path), bold=True)}  {visible(step.type)}  {step.status}{took}")
+    by = f"  {visible(by_text(step.meta))}" if by_text(step.meta) else ""
+    click.echo(f"{click.style(visible(step.path), bold=True)}  {visible(step.type)}  {step.status}{by}{took}")
+    if is_in_doubt(step):
+        click.echo(f"  nobody knows whether the call took effect; its key: {visible(key)}")
     for log in step.attempt_log:
         error = f"  {visible(log['error'].get('kind'))}: {visible(log['error'].get('message'))}" if log["error"] else ""
         click.echo(f"  attempt {log['number']}  {log['status']}  {log['started_at']}{error}")

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stepwell.engine.events import Event
-from stepwell.journal.entry import Entry, read_body
+from stepwell.engine.events import Event, told_of
+from stepwell.journal.entry import Entry, decode, read_body
 from stepwell.journal.told import owner
 from stepwell.ports import FINAL, PARKED
 
@@ -19,8 +19,6 @@ Json: TypeAlias = Any
 
 _PAUSE = 0.3
 """Seconds between two looks at the journal."""
-_NAMES = {"succeeded": "step_completed", "failed": "step_failed", "cancelled": "step_cancelled"}
-_SETTLED = {"completed": "step_completed", "failed": "step_failed", "skipped": "step_skipped"}
 
 
 async def tail(engine: Engine, run_id: str, screen: Screen, *, follow: bool, again: bool = True) -> None:
@@ -53,22 +51,19 @@ def _waiting(run_id: str, wait: Any) -> Event:
 def events_of(run_id: str, entries: Iterable[Entry]) -> Iterator[Event]:
     """The events that entries tell of, as the engine would have told them."""
     for entry in entries:
-        path = owner(entry.path)
-        mark = entry.path[len(path) + 1 :]
         body = read_body(entry)
-        if not path or mark.startswith(("?", "~sleep")):
+        value = decode(body.value) if entry.kind == "started" and not body.value_ref else None
+        told = told_of(entry.path, entry.kind, body, value)
+        if told is not None:
+            name, path, data = told
+            yield Event(name, run_id, path, body.ended or body.started or entry.at, data)
             continue
-        if mark.endswith("~start"):
-            data: dict[str, Json] = {"attempt": body.attempts} if body.attempts else {}
-            yield Event("step_started", run_id, path, body.started or entry.at, data)
-            continue
-        name = _NAMES.get(entry.kind) or _SETTLED.get(body.status, f"step_{body.status}")
-        data = {"attempts": body.attempts} if body.attempts else {}
-        for word in ("error", "reason", "meta"):
-            if (value := getattr(body, word)) is not None:
-                data[word] = value
-        if body.retry_at:
-            data["retry_at"] = body.retry_at
-        if body.started and body.ended:
-            data["duration_ms"] = max(0, round((body.ended - body.started) * 1000))
-        yield Event("step_retrying" if mark else name, run_id, path, body.ended or entry.at, data)
+        place = owner(entry.path)
+        if entry.kind == "started" and entry.path.startswith(f"{place}/@"):  # a call that may not be repeated begins
+            data = {"attempt": _number(entry.path, place)}
+            yield Event("step_started", run_id, place, body.started or entry.at, data)
+
+
+def _number(path: str, place: str) -> int:
+    """The number of the attempt that an entry is about."""
+    return int(path[len(place) + 2 :].partition("/")[0])

@@ -11,8 +11,10 @@ from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from stepwell.journal.told import owner
+
 if TYPE_CHECKING:
-    from stepwell.journal.entry import Draft
+    from stepwell.journal.entry import Body, Draft
 
 Json: TypeAlias = Any
 BACKLOG = 10_000
@@ -108,22 +110,44 @@ _NAMES = {
 }
 
 
-def told_by(draft: Draft) -> tuple[str, str, dict[str, Json]] | None:
+Told: TypeAlias = "tuple[str, str, dict[str, Json]] | None"
+
+
+def told_by(draft: Draft) -> Told:
     """What an entry tells whoever listens: the event's name, path and data; None for what is of no interest."""
-    body, path = draft.body, draft.path
-    if path.endswith("/?") or "/~" in path.removesuffix("/~start"):
+    value = draft.outcome().value if draft.kind == "started" else None
+    return told_of(draft.path, draft.kind, draft.body, value)
+
+
+def told_of(path: str, kind: str, body: Body, value: Json = None) -> Told:
+    """The same of an entry's parts; `value` is that of one that begins something."""
+    place = owner(path)
+    mark = path[len(place) + 1 :]
+    if kind == "started":
+        return _begun(place, mark, body, value if isinstance(value, dict) else {})
+    if kind == "rewound" or not (mark == "" or (mark[0] == "@" and body.retry_at)):
         return None
-    if draft.kind == "started":
-        if not path.endswith("/~start") or "/@" in path:
-            return None
-        said = draft.outcome().value
-        items = len(said["over"]) if isinstance(said, dict) and "over" in said else None
-        return "step_started", path.removesuffix("/~start"), {} if items is None else {"items": items}
-    status = body.status or draft.kind
-    data: dict[str, Json] = {
-        name: value for name in ("attempts", "error", "reason", "retry_at", "meta") if (value := getattr(body, name))
-    }
+    data = _facts(body)
     if body.ended and body.started:
         data["duration_ms"] = max(0, round((body.ended - body.started) * 1000))
-    name = "step_retrying" if "/@" in path else _NAMES.get(status, status)
-    return name, path.partition("/@")[0], data
+    status = body.status or kind
+    undone = (body.meta or {}).get("undoes")
+    if undone is not None and status == "completed":
+        return "step_compensated", str(undone), data
+    return "step_retrying" if mark else _NAMES.get(status, status), place, data
+
+
+def _begun(place: str, mark: str, body: Body, value: dict[str, Json]) -> Told:
+    if mark == "~start":
+        data: dict[str, Json] = {"attempt": body.attempts} if body.attempts else {}
+        return "step_started", place, data | ({"items": len(value["over"])} if "over" in value else {})
+    if mark == "~undo/~start":
+        return "run_undoing", place, {"steps": [one["path"] for one in value.get("plan", ())], **_facts(body)}
+    if mark[:1] == "!" and "strategy" in value:
+        return "step_recovering", place, {"strategy": value["strategy"], **_facts(body)}
+    return None
+
+
+def _facts(body: Body) -> dict[str, Json]:
+    words = ("attempts", "error", "reason", "retry_at", "meta")
+    return {word: value for word in words if (value := getattr(body, word))}

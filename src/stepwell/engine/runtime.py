@@ -366,7 +366,7 @@ class LiveRuntime:
 
     def _tell_wait(self, wait: Wait) -> None:
         title = (wait.request or {}).get("title", "")
-        self._emit("waiting", wait.path, {"wait": wait.id, "kind": wait.kind, "title": title})
+        self._emit("waiting", owner(wait.path), {"wait": wait.id, "kind": wait.kind, "title": title})
 
     def _emit(self, name: str, path: str, data: dict[str, Json]) -> None:
         listeners = self._world.listeners

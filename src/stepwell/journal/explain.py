@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from stepwell.definition.graph import order_block
 from stepwell.definition.step import Block, Step
 from stepwell.journal.due import DUE, begun, is_due, queued
+from stepwell.journal.mending import by_operator, in_doubt, mended
 from stepwell.journal.path import parent
 from stepwell.journal.places import Places
 from stepwell.journal.told import owner
@@ -22,7 +23,7 @@ Json: TypeAlias = Any
 
 OPEN = frozenset({"running", "pending_approval", "waiting", "suspended"})
 _FINAL = frozenset({"completed", "failed", "compensated", "cancelled", "timed_out"})
-_TOLD = OPEN | {"skipped", "cancelled", "failed"}
+_TOLD = OPEN | {"skipped", "cancelled", "failed", "compensated"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ class _Explainer:
 
     def reasons(self) -> Iterator[Reason]:
         for record in self.tree.steps:
-            if record.status in _TOLD:
+            if record.status in _TOLD or (record.status == "completed" and record.completed_by):
                 why, facts = self._why(record)
                 yield Reason(record.path, record.id, record.type, record.status, why, facts)
         if self.tree.run.status not in _FINAL:
@@ -181,7 +182,12 @@ class _Explainer:
                 return self._cancelled(record), record.skip_reason or {}
             case "failed":
                 attempts = f" after {record.attempts} attempts" if record.attempts > 1 else ""
-                return f"It failed{attempts}: {error_text(record.error)}.", {"error": record.error}
+                doubt = in_doubt(self.tree.run.id, record) if (record.error or {}).get("kind") == "in_doubt" else ""
+                return f"It failed{attempts}: {error_text(record.error)}.{doubt}", {"error": record.error}
+            case "compensated":
+                return "It completed and was undone.", {}
+            case "completed":
+                return mended(record), {"completed_by": record.completed_by, "error": record.error}
             case _:
                 wait = self.waits.get(record.path)
                 return waiting(wait) if wait is not None else self._running(record)
@@ -217,7 +223,7 @@ class _Explainer:
             "branch_not_taken": lambda: self._not_taken(record, reason),
             "upstream_failed": lambda: self._after_failure(record),
             "run_ended": lambda: self._ended(record),
-            "operator": lambda: "An operator skipped it.",
+            "operator": lambda: by_operator(reason),
         }
         tell = told.get(str(reason.get("type")))
         return tell() if tell else f"It was skipped: {reason.get('type') or 'the journal does not say why'}."
@@ -281,7 +287,7 @@ class _Explainer:
                 message = reason.get("message")
                 return "What it waited for was withdrawn" + (f": {message}." if message else ".")
             case "in_doubt":
-                return "It was stopped, and whether it had an effect outside is not known."
+                return f"It was stopped while its call was in flight.{in_doubt(self.tree.run.id, record)}"
             case _:
                 return self._open_at_the_end(record)
 

@@ -17,6 +17,7 @@ from stepwell.definition.workflow import Workflow
 from stepwell.journal.entry import Entry, outcome_of
 from stepwell.journal.path import bare
 from stepwell.journal.places import Place, Places
+from stepwell.journal.story import Story, story
 from stepwell.journal.told import Told, owner, tell
 
 Json: TypeAlias = Any
@@ -133,6 +134,7 @@ class RunTree:
     """What the run waits for now."""
     workflow: Workflow | None = None
     """What the run pinned; None if it is gone."""
+    story: Story = field(default=Story())
 
     def as_json(self) -> dict[str, Json]:
         """The answer of `runs show RUN --json` (SURFACES, Exact answers); times are ISO 8601 in UTC."""
@@ -195,6 +197,7 @@ def build(
     `fetch` gives a large value's JSON text by its digest; without it such a value is shown as `{"$ref": digest}`.
     `children` are the workflows that sub-workflow steps called, by the steps' paths (see `called_in`).
     """
+    entries = [*entries]
     told = tell(entries, fetch)
     pending = {owner(wait.path): wait for wait in waits if wait.status == "pending"}
     asked = {owner(wait.path): wait for wait in waits}
@@ -204,7 +207,7 @@ def build(
         one.meta["undoes"] for one in told.values() if one.meta and "undoes" in one.meta and one.status == "completed"
     )
     builder = _Builder(run, Places(workflow, children), told, asked, pending, fetch, undone)
-    return RunTree(run, builder.steps(), tuple(pending.values()), workflow)
+    return RunTree(run, builder.steps(), tuple(pending.values()), workflow, story(entries, fetch))
 
 
 def called_in(entries: Iterable[Entry]) -> dict[str, str]:

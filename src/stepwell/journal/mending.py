@@ -1,0 +1,41 @@
+"""Sentences of an explanation about what became of failures: who or what mended a step, and what nobody knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stepwell.journal.wording import error_text
+
+if TYPE_CHECKING:
+    from stepwell.journal.view import StepRecord
+
+Json: TypeAlias = Any
+
+
+def mended(record: StepRecord) -> str:
+    """How a step completed that failed first."""
+    meta = record.meta or {}
+    how = {
+        "fallback": f"Its fallback {meta.get('fallback', '')} completed it",
+        "verify": "Verifying found that its call had taken effect",
+        "operator": f"{_who(meta.get('settled') or {})} gave its output",
+    }.get(record.completed_by or "", "It was completed by something else")
+    return f"{how}, after it had failed: {error_text(record.error)}."
+
+
+def by_operator(reason: Mapping[str, Json]) -> str:
+    """Who skipped a step, and why."""
+    comment = f": {reason['message']}" if reason.get("message") else ""
+    return f"{_who(reason)} skipped it{comment}."
+
+
+def _who(said: Mapping[str, Json]) -> str:
+    return str(said.get("by") or "An operator")
+
+
+def in_doubt(run: str, record: StepRecord) -> str:
+    """What finds the call on the other side, whose end nobody knows."""
+    given = "" if record.input is None else f", its arguments {json.dumps(record.input, ensure_ascii=False)}"
+    return f" Nobody knows whether the call took effect; its key is {run}{record.path}{given}."
