@@ -208,3 +208,15 @@ def test_the_rooms_of_the_architecture_exist(layer):
 def test_the_changelog_begins_with_unreleased():
     titles = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert titles[0] == "Unreleased"
+
+
+def test_the_workflows_of_the_guide_to_failures_are_right():
+    from stepwell.definition.load import load_text
+    from stepwell.kinds import discover
+
+    text = (ROOT / "docs/guides/when-things-go-wrong.md").read_text("utf-8")
+    blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 5
+    head = "workflow: w\ninput: {type: object, properties: {text: {type: string}, to: {type: string}}}\nsteps:\n"
+    for block in blocks:
+        load_text(head + block, file="w.yaml", kinds=discover())

@@ -297,7 +297,7 @@ def test_c035_the_live_tree_sends_only_its_own_escape_sequences(monkeypatch: pyt
         ({"type": "withdrawn", "message": "branch b failed"}, "withdrawn: branch b failed"),
         ({"type": "upstream_failed"}, "a step before it failed"),
         ({"type": "operator"}, "by an operator"),
-            ({"type": "operator", "by": "ana", "message": "gone"}, "by ana: gone"),
+        ({"type": "operator", "by": "ana", "message": "gone"}, "by ana: gone"),
     ],
 )
 def test_reasons_are_told_in_words(reason: dict[str, Any] | None, text: str) -> None:
