@@ -15,7 +15,7 @@ from tests.chaos.everything.storm import storm
 
 
 async def test_runs_with_everything_in_them_end_as_in_a_reference_execution(tmp_path: Path) -> None:
-    plan = Plan(runs=30, kills=10, interval=0.8)
+    plan = Plan(runs=30, kills=12, pause=0.15)
     figures = await storm(plan, tmp_path)
     print("\n".join(figures.lines()))
     assert {what: cases[:5] for what, cases in figures.broken_promises().items() if cases} == {}

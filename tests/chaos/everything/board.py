@@ -29,9 +29,11 @@ PEOPLE = [
 
 async def decide(engine: Engine, wait: Wait, name: str) -> dict[str, Any]:
     """What became of a vote."""
-    said, n = wait.request["show"]["say"], int("".join(filter(str.isdigit, wait.request["title"])))
+    show, n = wait.request["show"], int("".join(filter(str.isdigit, wait.request["title"])))
+    data = {"sum": n * 2} if wait.request["form"] else None
+    comment = "x" * show.get("round", 0)
     try:
-        after = await engine.decide(wait.id, said, by=name, data={"sum": n * 2}, digest=wait.digest)
+        after = await engine.decide(wait.id, show["say"], by=name, data=data, comment=comment, digest=wait.digest)
     except AlreadyDecided as second:
         return {"second": wait.id, "name": name, "first": second.detail["by"]}
     except (Forbidden, Conflict) as refused:

@@ -46,6 +46,8 @@ async def action_of(wait: Wait) -> Action:
         key = f"{wait.run_id}{owner(wait.path)}"
         found = await asyncio.to_thread(ask, int(os.environ["CHAOS_PAYMENTS"]), f"/charges/{quote(key, safe='')}")
         return Action("provide", output={"charge": key}) if found["count"] else Action("retry")
+    if request["step"] == "late":
+        return Action("provide", output={"approved": True, "decision": "approved"})
     word = action_for(request["arguments"]["n"])
     match word:
         case "retry":
