@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from stepwell.engine.engine import ACCOUNT, Engine, open_engine
 from stepwell.engine.settings import Settings
-from stepwell.ports import FINAL, Run
+from stepwell.ports import FINAL, Run, Wait
 from tests.chaos.crew import Crew
 from tests.chaos.everything.fate import status_of
 from tests.chaos.everything.figures import Figures
@@ -59,11 +59,11 @@ async def read(database: Path) -> Outcome:
     async with looking(database) as engine:
         runs = {int(run.idempotency_key): run for run in await engine.runs(limit=100_000)}
         votes = {}
-        for wait in await engine.waits(pending_only=False):
+        for wait in await _waits(engine, "approval"):
             decision = wait.decision or {}
             votes[wait.id] = [vote["by"] for vote in decision.get("votes") or [decision] if "by" in vote]
         outcome = Outcome(runs, {}, votes)
-        for wait in await engine._store.waits(ACCOUNT, kind="incident", pending_only=False, limit=1_000_000):
+        for wait in await _waits(engine, "incident"):
             occasion = "undoing" if "undoes" in wait.request else wait.request["step"]
             action = outcome.actions[wait.id] = (wait.decision or {}).get("action", wait.status)
             outcome.settled[f"{action} ({occasion})"] += 1
@@ -77,6 +77,10 @@ async def read(database: Path) -> Outcome:
                     outcome.doubts += (step.error or {}).get("kind") == "in_doubt"
                     outcome.verified += step.completed_by == "verify"
     return outcome
+
+
+async def _waits(engine: Engine, kind: str) -> list[Wait]:
+    return await engine._store.waits(ACCOUNT, kind=kind, pending_only=False, limit=1_000_000)
 
 
 def count(found: Outcome, report: dict[str, Json], crew: Crew, figures: Figures) -> None:
