@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import stepwell.engine.assemble  # noqa: F401 -- imported once, in the server that forks
 import tests.chaos.decider
@@ -14,6 +15,7 @@ import tests.chaos.everything.operator
 import tests.chaos.everything.payments
 import tests.chaos.worker
 from stepwell.kinds import discover
+from tests.chaos.everything.loose_clock import let_loose
 
 discover()
 _ROLES = {
@@ -34,4 +36,6 @@ def play(role: str, arguments: list[str], environ: Mapping[str, str], channel: s
     channel.close()
     sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+    if jumps := environ.get("CHAOS_JUMPS"):
+        let_loose(Path(jumps), Path(environ["CHAOS_CALM"]))
     _ROLES[role](arguments)

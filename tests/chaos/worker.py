@@ -26,7 +26,6 @@ from stepwell.engine.settings import Settings
 from stepwell.engine.worker import Worker
 from stepwell.ports import Batch, Lease, Verdict
 from stepwell.stores.sqlite import SqliteRunStore
-from tests.chaos.everything.loose_clock import let_loose
 from tests.chaos.faults import FAULTS
 
 
@@ -100,8 +99,6 @@ def main(arguments: list[str]) -> None:
         vars(engine_module)["Worker"] = lambda name, world, **given: Worker(name, world, **given | rhythm)
     if fault := os.environ.get("CHAOS_FAULT"):
         FAULTS[fault]()
-    if told := os.environ.get("CHAOS_JUMPS"):
-        let_loose(Path(told), Path(os.environ["CHAOS_CALM"]))
     if "die_at" in options or "die_at_write" in options:
         die_on_time(options)
     asyncio.run(serve(database, folder, options))

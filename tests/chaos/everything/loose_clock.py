@@ -1,4 +1,4 @@
-"""A wall clock that somebody sets again and again, hours forward and back, for one worker process.
+"""A wall clock that somebody sets again and again, hours forward and back, for one process.
 
 The law of the file: only the wall clock jumps; `monotonic` and `uptime` are the machine's, as they are wherever a
 clock is set. Once the storm is over, every clock is ahead of whatever was set before, so that all deadlines pass.
