@@ -32,3 +32,8 @@ def test_an_example_is_in_the_list_of_examples_and_has_a_test_of_its_own(example
     assert f"]({example}/README.md)" in listed
     name = f"test_example_{example.replace('-', '_')}.py"
     assert (EXAMPLES.parent / "tests" / "acceptance" / name).exists()
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/*.test.yaml")), ids=lambda file: file.parent.name)
+def test_an_examples_own_tests_pass_also_after_a_crash_at_any_point(file):
+    call("test", str(file), "--crash")

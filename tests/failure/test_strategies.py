@@ -58,6 +58,27 @@ async def test_c070_steps_with_fallbacks_meet_in_one_step(first, second):
     assert told["/h1"].get("completed_by") == ("fallback" if first else None)
 
 
+async def test_a_fallback_sees_the_answer_that_did_not_fit_and_others_see_who_completed_the_step():
+    schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+    steps = [
+        tool("ask", output_schema=schema, on_error={"strategy": "fallback", "step": "mend"}),
+        tool("mend", args={"said": "{{error.detail.answer.said}}", "wrong": "{{error.detail.problems}}"}),
+        tool("use", args={"by": "{{steps.ask.completed_by ?? 'itself'}}"}),
+    ]
+    tools = ScriptedTools({"ask": [{"said": "n is 3"}], "mend": [{"n": 3}]})
+    done, _ = await run(tools, steps)
+    assert done.status == "completed"
+    assert tools.called("mend") == [{"said": "n is 3", "wrong": ["/: 'n' is a required property"]}]
+    assert tools.called("use") == [{"by": "fallback"}]
+
+
+async def test_an_answer_that_does_not_fit_and_is_very_long_is_told_by_its_length():
+    tools = ScriptedTools({"ask": [{"said": "x" * 100_000}]})
+    done, _ = await run(tools, [tool("ask", output_schema={"type": "object", "required": ["n"]})])
+    assert done.error["detail"]["answer_length"] > 100_000
+    assert "answer" not in done.error["detail"]
+
+
 async def test_c058_a_fallback_has_its_own_attempts_and_is_entered_once():
     steps = [
         tool("a", retry=QUICK, on_error={"strategy": "fallback", "step": "b"}),

@@ -212,3 +212,13 @@ def test_calls_that_fit_are_right(tmp_path: Path) -> None:
         "steps:\n- {id: s, type: set, values: {}}\n"
     )
     assert call("validate", tmp_path / "a.yaml").output == f"{tmp_path / 'a.yaml'}: right\n"
+
+
+def test_validate_checks_a_test_file_as_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("workflow: a\nsteps:\n- {id: s, type: set, values: {n: 1}}\n")
+    file = tmp_path / "a.test.yaml"
+    file.write_text("workflow: a.yaml\ntests:\n- {name: counts, expect: {output: {n: 1}}}\n")
+    assert call("validate", file).output == f"{file}: right\n"
+    file.write_text("workflow: a.yaml\ntests:\n- {name: counts, expects: {output: {n: 1}}}\n")
+    (problem,) = json.loads(call("validate", file, "--json").output)
+    assert (problem["line"], problem["hint"]) == (3, "did you mean 'expect'?")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PUBLISHED = frozenset({"workflow", "recipe"})
 """What is missing in files may be published."""
+_TESTS = (".test.yaml", ".test.yml")
 
 
 @click.command(
@@ -68,6 +69,8 @@ def _problems(file: Path, tools: tuple[Path, ...]) -> list[Problem]:
     from stepwell.errors import DefinitionError
     from stepwell.kinds import discover
 
+    if file.name.endswith(_TESTS):
+        return _problems_of_tests(file)
     wrong = settings_problems(file)
     recipes = None if wrong else _Recipes(file)
     loaded: LoadedWorkflow | None
@@ -85,6 +88,18 @@ def _problems(file: Path, tools: tuple[Path, ...]) -> list[Problem]:
             again = published_problems(file, tools)
             problems = problems if again is None else again
     return [*wrong, *sorted(problems, key=lambda problem: (problem.file, problem.line, problem.column))]
+
+
+def _problems_of_tests(file: Path) -> list[Problem]:
+    """What is wrong with a test file, which `*.yaml` names as well."""
+    from stepwell.errors import DefinitionError
+    from stepwell.testing.suite import load_suite
+
+    try:
+        load_suite(file)
+    except DefinitionError as error:
+        return error.problems
+    return []
 
 
 def _same(problem: Problem) -> set[tuple[str, int, str]]:

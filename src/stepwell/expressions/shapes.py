@@ -33,6 +33,7 @@ RECORD: Schema = {
         "attempt_log": {"type": "array"},
         "retry_count": {"type": "integer"},
         "completed_at": {"type": ["string", "null"]},
+        "completed_by": {"enum": ["fallback", "verify", "operator"]},
     },
     "additionalProperties": False,
 }

@@ -6,6 +6,7 @@ its last attempt is never tried again.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.schemas import problems_of
@@ -27,6 +28,9 @@ Json: TypeAlias = Any
 
 _ANSWERS = frozenset({"output_invalid", "truncated_output"})
 """Kinds that model steps retry within the same attempts, since the model may answer better next time."""
+
+_KEPT = 64_000
+"""How long, as JSON, an answer that does not fit may be and still be kept with the error."""
 
 
 async def run_attempts(step: Action, scope: Scope) -> Outcome:
@@ -111,9 +115,11 @@ def _unfit(step: Action, effect: Effect, attempt: Attempt) -> StepFailed | None:
     problems = list(problems_of(step.output_schema, attempt.value))
     if not problems:
         return None
-    return StepFailed(
-        "output_invalid", f"the result does not fit output_schema: {problems[0]}", detail={"problems": problems}
-    )
+    # The answer is kept, so that a fallback can make something of it: as a whole, or only its length.
+    length = len(json.dumps(attempt.value))
+    answer = {"answer": attempt.value} if length <= _KEPT else {"answer_length": length}
+    detail = {**answer, "problems": problems}
+    return StepFailed("output_invalid", f"the result does not fit output_schema: {problems[0]}", detail=detail)
 
 
 def _rejected(policy: RetryPolicy, attempt: Attempt, scope: Scope) -> StepFailed | None:

@@ -93,6 +93,8 @@ class Record(Mapping[str, Json]):
                 return outcome.error
             case "errors" | "count" if outcome.meta and key in outcome.meta:
                 return outcome.meta[key]
+            case "completed_by" if outcome.meta and key in outcome.meta:
+                return outcome.meta[key]
             case "completed_at" if outcome.ended:
                 return instant_text(outcome.ended)
             case "duration_ms" if outcome.ended:
@@ -114,7 +116,7 @@ class Record(Mapping[str, Json]):
 
     def __iter__(self) -> Iterator[str]:
         yield "status"
-        for key in ("result", "output", "error", "errors", "count"):
+        for key in ("result", "output", "error", "errors", "count", "completed_by"):
             try:
                 self[key]
             except KeyError:
