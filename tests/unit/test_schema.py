@@ -24,6 +24,7 @@ FILES = sorted(
     for folder in ("examples", "src/stepwell/cli/project")
     for path in (ROOT / folder).rglob("*.y*ml")
     if not {"tickets", "tests"} & set(path.relative_to(ROOT).parts)
+    if not path.name.endswith((".test.yaml", "people.yaml"))
 )
 HEAD = "workflow: w\nsteps:\n"
 
