@@ -13,7 +13,7 @@ FOLDERS = sorted(path.parent.name for path in EXAMPLES.glob("*/workflow.yaml"))
 
 @pytest.mark.parametrize("example", FOLDERS)
 def test_an_example_validates_without_errors_and_warnings(example):
-    for file in sorted((EXAMPLES / example).glob("*.yaml")):
+    for file in sorted(set((EXAMPLES / example).glob("*.yaml")) - {EXAMPLES / example / "people.yaml"}):
         problems = json.loads(call("validate", str(file), "--json"))
         assert [problem for problem in problems if problem["severity"] != "note"] == []
 

@@ -80,11 +80,11 @@ def settlement(word: str, votes: Sequence[Mapping[str, Json]]) -> Json:
 
 def check_permission(wait: Wait, rules: Rules, voter: Person) -> None:
     """Raises Forbidden unless this person may decide, whatever has become of the wait."""
+    if not rules.allow_requester and is_called(voter, rules.requester):
+        raise Forbidden(f"{voter.name} started the run, and may not decide {wait.id}")
     if not is_among(rules, voter):
         who = ", ".join(map(str, rules.approvers)) or "the roles approver and admin"
         raise Forbidden(f"{voter.name} may not decide {wait.id}: it is for {who}")
-    if not rules.allow_requester and is_called(voter, rules.requester):
-        raise Forbidden(f"{voter.name} started the run, and may not decide {wait.id}")
     if wait.status != "pending":
         return
     if any(vote["by"] == voter.name for vote in wait.votes):

@@ -62,7 +62,7 @@ def _approval(wait: WaitRow, request: Mapping[str, Json]) -> tuple[str, dict[str
     so_far = listed(f"{vote.get('by')}: {vote.get('decision')}" for vote in votes)
     title = json.dumps(request.get("title"), ensure_ascii=False)
     who = people(named, requester=bool(rules.get("allow_requester", True)))
-    return f"{title} by {who}{f' ({so_far})' if votes else ''}", facts
+    return f"{title} by " + (f"{who.removesuffix(',')} ({so_far})" if votes else who), facts
 
 
 def reminders(wait: WaitRow, facts: dict[str, Json] | None = None) -> str:
