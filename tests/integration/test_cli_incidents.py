@@ -514,3 +514,22 @@ def test_a_run_that_went_back_says_when_and_by_whom(project: Project) -> None:
     project("runs", "rerun", run, "--from", "/pay", "--new-run", "--yes", "--as", "ben")
     new = json.loads(project("runs", "list", "--json"))[0]["id"]
     assert f"made of run {run} from /pay by ben" in project("runs", "show", new)
+
+
+def test_what_cannot_be_undone_is_an_incident_that_says_what_it_was_to_undo(project: Project) -> None:
+    stuck = UNDOING.replace(
+        "tool: note, arguments: {text: unbook}}", "tool: pay, arguments: {to: back}, retry: {max_attempts: 1}}"
+    )
+    (project.folder / "undoing.yaml").write_text(stuck)
+    out = project("run", "undoing.yaml", code=4)
+    (incident,) = project.incidents()
+    run = incident["run"]
+    assert incident["actions"] == ["retry", "skip", "fail"]
+    for told in (out, project("runs", "show", run)):
+        assert "suspended  book could not be undone: the bank is closed for back  at /book" in told
+    assert "wants an operator: book could not be undone" in project("runs", "show", run)
+    assert "what is left to undo waits" in project("incidents", "show", incident["id"])
+    project.open_bank()
+    told = project("incidents", "retry", incident["id"])
+    assert "undone:     /book" in told
+    assert project.run(run)["status"] == "compensated"

@@ -117,6 +117,7 @@ def reassign(approval: str, *, to: str, old: str, acting: str, database: str, as
 
 async def _decide(decision: Decision) -> int:
     """Decide, then carry the run on where nobody else does; the exit code is the decision's."""
+    from stepwell.cli.onward import go_on
     from stepwell.errors import StepwellError
 
     async with opened(decision.database) as engine:
@@ -143,7 +144,7 @@ async def _decide(decision: Decision) -> int:
             )
             click.echo(f"run {run.id}: {who}")
         return exits.OK
-    await _carry_on(run.id, where, tail, as_json=decision.as_json)
+    await go_on(run.id, where, tail, as_json=decision.as_json)
     return exits.OK
 
 
@@ -155,17 +156,6 @@ async def _tell_way_on(engine: Engine, wait: Wait, tail: str) -> None:
     run = await engine.run(wait.run_id)
     if run.status not in FINAL and left_alone(run, await engine.waits(run_id=run.id)):
         click.echo(f"  the run can go on: {program()} runs resume {run.id}{tail}", err=True)
-
-
-async def _carry_on(run_id: str, database: str, tail: str, *, as_json: bool) -> None:
-    """What goes wrong now is the run's: it is told, and the decision stands."""
-    from stepwell.cli.runs import carry_on
-
-    try:
-        await carry_on(run_id, database=database, as_json=as_json)
-    except Exception as problem:  # noqa: BLE001 -- told in full; the decision was taken all the same
-        exits.explain(problem)
-        click.echo(f"the decision is taken; go on with: {program()} runs resume {run_id}{tail}", err=True)
 
 
 async def _taken(engine: Engine, wait: Wait, decision: Decision) -> Wait:

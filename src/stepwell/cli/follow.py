@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from stepwell.cli import aftermath, exits
-from stepwell.cli.incident_view import doubt_lines, way_lines
+from stepwell.cli.incident_view import doubt_lines, place_of, way_lines
 from stepwell.cli.lines import ended_why, error_text
 from stepwell.cli.program import program
 from stepwell.cli.screen import JsonScreen, Screen
 from stepwell.cli.text import json_text, visible, visible_lines
 from stepwell.errors import Conflict
-from stepwell.journal.told import owner
 from stepwell.journal.view import instant, wait_json
 from stepwell.ports import FINAL
 
@@ -233,7 +232,7 @@ def _print_incidents(ending: Ending, tail: str) -> None:
     found = [wait for wait in ending.waits if wait.kind == "incident"]
     for wait in found[:_MOST]:
         head = click.style("suspended", fg="red", bold=True)
-        click.echo(f"{head}  {visible(wait.request['title'])}  at {visible(owner(wait.path))}")
+        click.echo(f"{head}  {visible(wait.request['title'])}  at {visible(place_of(wait))}")
         for line in doubt_lines(wait):
             click.echo(f"  {line}")
         click.echo(f"  {'look:':<12}{program()} incidents show {wait.id}{tail}")

@@ -31,6 +31,18 @@ WAYS = {
 }
 
 
+_UNDOING = {
+    "retry": "try to undo it again",
+    "skip": "leave it as it is, and undo the rest",
+    "fail": "give up: what is not undone yet stays as it is",
+}
+
+
+def place_of(wait: Wait) -> str:
+    """The step that an incident is about: the one that was to be undone, while a run is."""
+    return str(wait.request.get("undoes") or owner(wait.path))
+
+
 def row_of(wait: Wait) -> dict[str, Json]:
     """An incident in a list for programs (SURFACES, Exact answers)."""
     error = wait.request["error"]
@@ -88,8 +100,8 @@ def print_list(found: Sequence[Wait], now: float) -> None:
     rows = []
     for wait in found:
         age = duration(max(0.0, now - wait.opened))
-        place = owner(wait.path)
-        rows.append((wait.id, wait.workflow, wait.run_id, wait.status, age, place, error_text(wait.request["error"])))
+        error = error_text(wait.request["error"])
+        rows.append((wait.id, wait.workflow, wait.run_id, wait.status, age, place_of(wait), error))
     click.echo("\n".join(table(rows, ["INCIDENT", "WORKFLOW", "RUN", "STATUS", "AGE", "STEP", "ERROR"])))
 
 
@@ -105,7 +117,8 @@ def print_incident(wait: Wait, tail: str) -> None:
     for line in doubt_lines(wait):
         click.echo(f"  {line}")
     if request.get("undoes"):
-        click.echo(f"  the run is being undone; this was to undo {visible(request['undoes'])}, and all before it waits")
+        undone = visible(request["undoes"])
+        click.echo(f"  the run is being undone; {undone} could not be, and what is left to undo waits")
     for name in ("arguments", "error", "verify", "output_schema"):
         if request.get(name) is not None:
             _print_part(name, request[name])
@@ -137,7 +150,7 @@ def way_lines(wait: Wait, tail: str, *, told: bool = True) -> Iterable[str]:
     room = max((len(word) for word in WAYS), default=0) + 1
     for word in actions:
         more = " --output JSON" if word == "provide" else ""
-        said = WAYS.get(word, "")
+        said = (_UNDOING if wait.request.get("undoes") else WAYS).get(word, "")
         if word == "retry" and is_in_doubt(wait):
             said = "make the call again: it may then have been made twice"
         command = f"{program()} incidents {word} {wait.id}{more}{tail}"

@@ -84,6 +84,7 @@ class Progress:
             node = progress._at(owner(wait.path))
             title = wait.request.get("title", "") if isinstance(wait.request, Mapping) else ""
             node.note = str(title or "")
+            node.status = _WAITING.get(wait.kind, "waiting")
             node.retry_at = wait.deadline if wait.kind == "timer" else 0.0
         for _, node in reversed(list(progress.walk())):
             progress._conclude(node, whole=whole)
@@ -93,7 +94,7 @@ class Progress:
         """How an iteration or branch stands follows from its steps; a view has no record of it."""
         inside = list(node.inside.values())
         if not node.is_step:
-            states = {inner.status for inner in inside}
+            states = {node.status} & (OPEN - {"pending"}) or {inner.status for inner in inside}
             order = ("failed", "cancelled", *sorted(OPEN - {"pending"}))
             node.status = next((status for status in order if status in states), "completed")
             node.started = min((inner.started for inner in inside if inner.started), default=0.0)

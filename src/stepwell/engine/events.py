@@ -125,7 +125,7 @@ def told_of(path: str, kind: str, body: Body, value: Json = None) -> Told:
     mark = path[len(place) + 1 :]
     if kind == "started":
         return _begun(place, mark, body, value if isinstance(value, dict) else {})
-    if kind == "rewound" or not (mark == "" or (mark[0] == "@" and body.retry_at)):
+    if not place or kind == "rewound" or not (mark == "" or (mark[0] == "@" and body.retry_at)):
         return None
     data = _facts(body)
     if body.ended and body.started:

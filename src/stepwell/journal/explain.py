@@ -117,8 +117,8 @@ def _open_why(standing: _Standing, because: str) -> str:
             until = min((at for at in times if at), default=0.0)
             return f"It is parked: nothing can move until {time_text(until) if until else 'something happens'}."
         case "suspended":
-            places = listed(owner(wait.path) for wait in tree.waits if wait.kind == "incident")
-            undoing = " while it is being undone" if "~undo" in places else ""
+            places = listed(w.request.get("undoes") or owner(w.path) for w in tree.waits if w.kind == "incident")
+            undoing = " while it is being undone" if tree.story.undoing is not None else ""
             return f"It is parked{undoing}: an operator has to say what becomes of {places or 'it'}{because}."
         case "stuck":
             return f"A replay found something else than the journal holds; nothing was executed{because}."
