@@ -49,6 +49,8 @@ def test_the_promised_commands_are_all_there() -> None:
     paths = {" ".join(path) for path, _ in ALL}
     promised = {
         "init", "validate", "run", "runs list", "runs show", "runs tail", "runs resume", "runs cancel", "runs history",
+        "runs redrive", "runs rerun", "incidents list", "incidents show", "incidents retry", "incidents provide",
+        "incidents skip", "incidents fallback", "incidents compensate", "incidents fail",
         "approvals list", "approvals show", "approvals approve", "approvals reject", "kinds", "recipes", "doctor",
         "tools list", "kb list", "kb search", "kb add",
     }  # fmt: skip

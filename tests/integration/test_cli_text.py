@@ -248,6 +248,67 @@ def test_plain_lines_have_one_line_for_each_thing_that_happens_to_a_step(capsys:
     assert len(lines) == len(STORY) - 1
 
 
+BROKE = {"kind": "timeout", "message": EVIL}
+RECOVERING = [
+    event("step_started", "/first", 0, attempt=1),
+    event("step_completed", "/first", 1, attempts=1, duration_ms=1000),
+    event("step_recovering", "/pay", 2, strategy="fallback", attempts=1, error=BROKE),
+    event("step_completed", "/pay/~fallback/mail", 3),
+    event("step_completed", "/pay", 4, error=BROKE, meta={"completed_by": "fallback", "fallback": "mail"}),
+    event("step_skipped", "/after", 5, reason={"type": "operator", "by": EVIL, "message": EVIL}),
+    event("run_undoing", "", 6, steps=["/first"], error=BROKE),
+    event("step_completed", "/~undo/0/unfirst", 7),
+    event("step_compensated", "/first", 8, meta={"undoes": "/first"}),
+]
+PAYING = workflow(
+    {"id": "first", "compensate": {"steps": [{"id": "unfirst", **TOOL}]}, **TOOL},
+    {"id": "pay", "on_error": {"strategy": "fallback", "steps": [{"id": "mail", **TOOL}]}, **TOOL},
+    {"id": "after", **TOOL},
+)
+
+
+def test_a_tree_that_is_followed_shows_what_mended_a_step_and_what_was_undone() -> None:
+    progress = Progress(PAYING)
+    for told in RECOVERING[:3]:
+        progress.event(told.name, told.path, told.at, told.data)
+    running = [painted(line) for line in step_lines(progress, T + 2)]
+    assert any("pay" in line and "its fallback runs" in line for line in running)
+    for told in RECOVERING[3:]:
+        progress.event(told.name, told.path, told.at, told.data)
+    lines = [re.sub("\x1b\\[[0-9;]*m", "", painted(line)) for line in step_lines(progress, T + 9)]
+    assert not any(STEERING.search(line) for line in lines)
+    assert [line.split()[1] for line in lines] == [
+        "first",
+        "pay",
+        "fallback",
+        "mail",
+        "after",
+        "undoing",
+        "undo",
+        "unfirst",
+    ]
+    first, pay, _, _, after, _, part, _ = lines
+    assert first.endswith("undone")
+    assert "by its fallback mail  after timeout: " in pay
+    assert "by " in after
+    assert "undo first" in part
+
+
+def test_plain_lines_tell_what_is_done_about_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = PlainScreen(Progress(PAYING))
+    for told in RECOVERING:
+        screen.event(told)
+    out = capsys.readouterr().out
+    assert not STEERING.search(out)
+    words = [line.split()[1:3] for line in out.splitlines()]
+    assert words == [
+        ["started", "first"], ["completed", "first"], ["failed", "pay"], ["completed", "pay/~fallback/mail"],
+        ["completed", "pay"], ["skipped", "after"], ["undoing", "first"], ["completed", "~undo/0/unfirst"],
+        ["undone", "first"],
+    ]  # fmt: skip
+    assert "its fallback runs" in out
+
+
 def test_c035_the_live_tree_sends_only_its_own_escape_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
     master, slave = pty.openpty()
     received = io.BytesIO()

@@ -51,7 +51,7 @@ class Order:
         stepwell run workflow.yaml --input ticket.json --json | tail -n 1
         stepwell run refund@3 -i order=A-17
     """,
-    epilog="Exit codes: 0 completed, 1 failed, timed out or cancelled, 2 wrong use, definition or input, "
+    epilog="Exit codes: 0 completed, 1 failed, timed out, compensated or cancelled, 2 wrong use, definition or input, "
     "3 waits for a person, 4 suspended, 5 waits for a time, 130 interrupted. Ctrl-C parks the run.",
 )
 @click.argument("file", type=WorkflowArgument(), metavar="FILE|ID[@VERSION]")
