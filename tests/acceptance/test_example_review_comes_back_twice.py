@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.acceptance.example_runs import call, open_approval, run, shown, steps
+from tests.acceptance.example_runs import EXAMPLES, call, open_approval, run, shown, steps
 
 FIRST, SECOND = "customers do not know app-1 and app-2", "say what they have to do"
 
@@ -51,3 +51,19 @@ def test_an_earlier_round_can_no_longer_be_decided_and_a_rejection_publishes_not
     call("approvals", "reject", ids[2], "--as", "ana", "--comment", "too late by now")
     assert json.loads(call("runs", "list", "--json"))[0]["status"] == "failed"
     assert not (folder / "outside-world").exists()
+
+
+def test_what_people_see_of_the_way_back(folder):
+    run_id, ids = sent_back(folder)
+    told = call("runs", "show", run_id)
+    assert f"changes requested by ana: {FIRST}" in told
+    assert told.count("publish") == 1
+    assert f"It sent the run back: changes requested by ben: {SECOND}." in call("explain", run_id)
+    call("approvals", "approve", ids[2])
+    assert call("runs", "show", run_id).count("publish") == 1
+
+
+def test_a_run_that_waits_says_how_to_ask_for_changes(folder):
+    folder_of = EXAMPLES / "review-comes-back-twice"
+    told = call("run", str(folder_of / "workflow.yaml"), "--input", str(folder_of / "input.json"), code=3)
+    assert "  changes: " in told

@@ -222,6 +222,8 @@ def _print_waits(ending: Ending, tail: str) -> None:
         click.echo(f"  look:    {program()} approvals show {wait.id}{tail}")
         click.echo(f"  approve: {program()} approvals approve {wait.id}{tail}")
         click.echo(f"  reject:  {program()} approvals reject {wait.id} --comment WHY{tail}")
+        if isinstance(wait.request, dict) and "changes_requested" in (wait.request.get("decisions") or ()):
+            click.echo(f"  changes: {program()} approvals changes {wait.id} --comment WHAT{tail}")
 
 
 _MOST = 5

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from stepwell.definition.workflow import Workflow
+from stepwell.journal.mending import sent_back
 from stepwell.journal.path import UNDO, parent, round_number
 from stepwell.journal.places import Places
 from stepwell.journal.told import owner
@@ -111,6 +112,8 @@ class Progress:
         node.meta = record.meta or {}
         if record.skip_reason:
             node.note = reason_text(record.skip_reason)
+        elif record.status == "failed" and record.error is None:
+            node.note = sent_back(record.output)
 
     def event(self, name: str, path: str, at: float, data: Mapping[str, Json]) -> None:
         """Something that happened to a step, iteration or branch."""
@@ -168,7 +171,7 @@ class Progress:
             self._drop(node)
 
     def _drop(self, node: Node) -> None:
-        self._nodes[parent(node.path)].inside.pop(node.path, None)
+        self._at(parent(node.path)).inside.pop(node.path, None)
         below = [node]
         while below:
             dropped = below.pop()
@@ -184,6 +187,9 @@ class Progress:
             label = place.id if place.is_step else self._label(path)
             if (number := round_number(path)) > 1:
                 label = f"{label} (round {number})"
+                first = self._nodes.get(path.rpartition("#")[0])
+                if first is not None and first.status == "pending":
+                    self._drop(first)  # it was not reached before the run went back
             node = self._nodes[path] = Node(path, label, place.type, is_step=place.is_step)
             self._at(parent(path)).inside[path] = node
         return node

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from stepwell.definition.graph import order_block
 from stepwell.definition.step import Block, Step
 from stepwell.journal.due import DUE, begun, is_due, queued
-from stepwell.journal.mending import by_operator, in_doubt, mended
+from stepwell.journal.mending import by_operator, failed, in_doubt, mended
 from stepwell.journal.path import parent
 from stepwell.journal.places import Places
 from stepwell.journal.told import owner
@@ -181,9 +181,7 @@ class _Explainer:
             case "cancelled":
                 return self._cancelled(record), record.skip_reason or {}
             case "failed":
-                attempts = f" after {record.attempts} attempts" if record.attempts > 1 else ""
-                doubt = in_doubt(self.tree.run.id, record) if (record.error or {}).get("kind") == "in_doubt" else ""
-                return f"It failed{attempts}: {error_text(record.error)}.{doubt}", {"error": record.error}
+                return failed(self.tree.run.id, record)
             case "compensated":
                 return "It completed and was undone.", {}
             case "completed":

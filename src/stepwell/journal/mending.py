@@ -14,6 +14,22 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 
 
+def failed(run: str, record: StepRecord) -> tuple[str, dict[str, Json]]:
+    """How a step failed; without an error it has sent the run back."""
+    if record.error is None:
+        return f"It sent the run back: {sent_back(record.output)}.", {"output": record.output}
+    attempts = f" after {record.attempts} attempts" if record.attempts > 1 else ""
+    doubt = in_doubt(run, record) if record.error.get("kind") == "in_doubt" else ""
+    return f"It failed{attempts}: {error_text(record.error)}.{doubt}", {"error": record.error}
+
+
+def sent_back(output: Json) -> str:
+    """What somebody said who sent the run back: the decision of an approval."""
+    said = output if isinstance(output, Mapping) else {}
+    comment = f": {said['comment']}" if said.get("comment") else ""
+    return f"{str(said.get('decision', 'sent back')).replace('_', ' ')} by {said.get('by') or 'an operator'}{comment}"
+
+
 def mended(record: StepRecord) -> str:
     """How a step completed that failed first."""
     meta = record.meta or {}
