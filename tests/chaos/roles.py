@@ -7,6 +7,8 @@ import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Thread
+from typing import TextIO
 
 import stepwell.engine.assemble  # noqa: F401 -- imported once, in the server that forks
 import tests.chaos.decider
@@ -38,4 +40,12 @@ def play(role: str, arguments: list[str], environ: Mapping[str, str], channel: s
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
     if jumps := environ.get("CHAOS_JUMPS"):
         let_loose(Path(jumps), Path(environ["CHAOS_CALM"]))
+    if role != "worker":  # which reads its input
+        Thread(target=_end_with, args=(sys.stdin,), daemon=True).start()
     _ROLES[role](arguments)
+
+
+def _end_with(channel: TextIO) -> None:
+    """End once whoever hired this process has: a test that is killed leaves nothing behind."""
+    channel.read()
+    os._exit(1)
