@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stepwell.engine.reruns import Wish
-from stepwell.errors import Conflict, InputError, NotFound
+from stepwell.errors import Conflict, Forbidden, InputError, NotFound
+from stepwell.ports import Person
 from stepwell.testing.scripted import ScriptedTools
 from tests.engine_world import engine_with, workflow
 from tests.failure.test_strategies import broken, tool
@@ -249,3 +250,23 @@ async def test_a_container_that_was_retried_gets_a_round_of_its_own_when_the_blo
         run = await ended(engine, steps)
         assert run.status == "completed"
         assert calls(tools) == ["/a", "/c/x", "/c#2/x", "/check", "/a#2", "/c#3/x", "/check#2"]
+
+
+async def test_a_new_run_by_another_keeps_who_asked_first_and_the_trail_has_the_edits():
+    gate = {"id": "gate", "type": "approval", "approvers": {"roles": ["boss"]}}
+    async with engine_with(ScriptedTools({"a": [{"v": 1}]})) as engine:
+        roles = {"sam": "boss", "eva": "boss", "olga": "operator"}
+        await engine.people.add([Person(name, roles=(role,)) for name, role in roles.items()])
+        run = await (await engine.start(workflow([tool("a"), gate]), {}, requester="sam")).wait()
+        (wait,) = await engine.waits(run_id=run.id)
+        await engine.decide(wait.id, "approved", by="eva")
+        await (await engine.resume(run.id)).wait()
+        plan = await engine.reruns.plan(run.id, Wish("/a", edits={"v": 2}, new_run=True))
+        new = await engine.reruns.carry_out(plan, plan.hash, by="olga")
+        assert new.requester == "sam"
+        await (await engine.resume(new.id)).wait()
+        (again,) = await engine.waits(run_id=new.id)
+        with pytest.raises(Forbidden, match="sam started the run"):
+            await engine.decide(again.id, "approved", by="sam")
+        noted = next(one for one in await engine.people.trail() if one.action == "run.rerun")
+        assert (noted.by, noted.detail["edits"], noted.detail["new_run"]) == ("olga", {"v": 2}, True)

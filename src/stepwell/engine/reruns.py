@@ -124,7 +124,10 @@ class Reruns:
             hint = f"this plan's hash is {plan.hash}"
             raise Conflict(f"{confirm!r} confirms another plan: {hint}", {"hash": plan.hash})
         actor = await self._people.actor(by)
-        note = actor.did(f"run.{plan.action}", plan.run.id, {"from": plan.wish.path or None, "hash": plan.hash})
+        said: dict[str, Json] = {"from": plan.wish.path or None, "hash": plan.hash}
+        said |= {"edits": plan.wish.edits} if plan.wish.edits else {}
+        said |= {"new_run": True} if plan.wish.new_run else {}
+        note = actor.did(f"run.{plan.action}", plan.run.id, said)
         await self._people.demand(actor, "operator", "admin", to=f"{plan.action} a run", about=note)
         return await (self._fork(plan, note) if plan.wish.new_run else self._go_back(plan, note))
 
@@ -159,7 +162,7 @@ class Reruns:
             version=run.version,
             definition=run.definition,
             input=run.input,
-            requester=note.by,
+            requester=run.requester or note.by,  # whoever asked first does not become one who may approve it
             project=run.project,
             created=self._now(),
             seed=[*kept, self._entry(plan, said, note.by, 0)],
