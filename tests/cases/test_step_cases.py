@@ -127,7 +127,8 @@ async def test_a_successful_result_may_be_turned_down() -> None:
 
 async def test_what_is_not_idempotent_is_not_tried_again() -> None:
     tools = ScriptedTools(answers={"pay": [StepFailed("timeout", "?")]}, once=frozenset({"pay"}))
-    step = {"id": "pay", "type": "tool_call", "tool": "pay", "retry": QUICK}
+    doubt = [{"errors": ["in_doubt"], "strategy": "fail"}]
+    step = {"id": "pay", "type": "tool_call", "tool": "pay", "retry": QUICK, "on_error": doubt}
     run, _ = await run_to_end([step], tools)
     assert (run.status, len(tools.calls)) == ("failed", 1)
     sent = StepFailed("connection_error", "refused", detail={"sent": False})
@@ -628,7 +629,8 @@ async def test_a_result_that_does_not_fit_its_schema_fails_the_step() -> None:
 
 
 async def test_a_call_that_may_not_be_repeated_is_never_repeated_blindly() -> None:
-    pay = {"id": "pay", "type": "tool_call", "tool": "pay", "timeout": "0.1s", "retry": QUICK}
+    doubt = [{"errors": ["in_doubt"], "strategy": "fail"}]
+    pay = {"id": "pay", "type": "tool_call", "tool": "pay", "timeout": "0.1s", "retry": QUICK, "on_error": doubt}
     fan = {"id": "p", "type": "parallel", "retry": QUICK, "branches": {"a": [pay]}}
     tools = ScriptedTools(delays={"pay": 1}, once=frozenset({"pay"}))
     run, _ = await run_to_end([fan], tools)

@@ -93,6 +93,15 @@ class Stage:
         return [line["said"] for line in lines if line["word"] == "call" and line["key"].endswith(path)]
 
     async def ended(self, run_id: str, seconds: float = 20.0) -> Run:
+        """The run once it has ended, or waits for an operator."""
+
+        async def final() -> Run | None:
+            run = await self.engine.run(run_id)
+            return run if run.status in {*FINAL, "suspended"} else None
+
+        return await self.until(final, seconds)
+
+    async def final(self, run_id: str, seconds: float = 20.0) -> Run:
         """The run once it has ended."""
 
         async def final() -> Run | None:

@@ -48,6 +48,8 @@ class Worker:
         self._until: dict[str, float] = {}
         """By run, up to when its lease surely lives, in boot seconds."""
         self._watched: dict[str, int] = {}
+        self._aside: set[str] = set()
+        """Runs that were taken off this worker: it takes them up again only if it is asked to."""
         self._due = 0.0
         """When the next thing of the database is due, as of the last look."""
         self._expired = 0.0
@@ -92,6 +94,7 @@ class Worker:
         """Claim a run and carry it on; None if it cannot be had (owned by a living worker, final, or not due)."""
         if (task := self._tasks.get(run_id)) is not None and not task.done():
             return task
+        self._aside.discard(run_id)
         asked = self._uptime()
         for lease in await self._store.claim(self.name, self._rhythm.ttl, run_id=run_id, due_only=due_only):
             return self._carry(lease, asked)
@@ -99,6 +102,7 @@ class Worker:
 
     async def park(self, run_ids: list[str], grace: float = GRACE) -> None:
         """Take runs off this worker; they stay resumable. Steps in flight are cut off after `grace` seconds."""
+        self._aside.update(run_ids)
         tasks = [self._tasks[run_id] for run_id in run_ids if run_id in self._tasks]
         for run_id in run_ids:
             if (current := self._passes.get(run_id)) is not None:
@@ -195,7 +199,7 @@ class Worker:
 
     async def _take_up(self) -> None:
         for run_id in list(self._watched):
-            if run_id not in self._tasks:
+            if run_id not in self._tasks and run_id not in self._aside:
                 await self.adopt(run_id, due_only=True)
         free = self._capacity - len(self._tasks)
         if self._serves and free > 0:
