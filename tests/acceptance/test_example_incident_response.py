@@ -82,3 +82,18 @@ def test_a_locked_zone_waits_for_a_person_who_has_everything_undone(folder):
     call("incidents", "compensate", incident(last["run"])["id"], "--comment", "the lock is right")
     assert shown(last["run"])["status"] == "compensated"
     assert done(folder, *UP, *BACK, service="payments")
+
+
+def test_a_run_that_was_let_fail_goes_on_by_a_rerun_that_was_planned_and_confirmed(folder):
+    last = run("incident-response", given=given("payments"), code=4)
+    call("incidents", "fail", incident(last["run"])["id"])
+    assert shown(last["run"])["status"] == "failed"
+    rerun = ("runs", "rerun", last["run"], "--from", "/act/database/name", "-i", "override:=true")
+    plan = json.loads(call(*rerun, "--json"))
+    assert plan["executes"][0]["path"] == "/act/database/name"
+    assert plan["repeats"] == []
+    call(*rerun, "--confirm", "000000000000", code=1)
+    assert done(folder, *UP, service="payments")
+    call(*rerun, "--confirm", plan["hash"])
+    assert shown(last["run"])["output"]["database"]["record"] == "payments.example.org -> south"
+    assert done(folder, *UP, "{0}.example.org points to south", service="payments")
