@@ -196,6 +196,22 @@ async def test_calls_that_may_not_be_repeated_are_named_in_the_plan():
         assert [(one["path"], one["status"]) for one in plan.repeats] == [("/charge", "completed")]
 
 
+async def test_a_plan_says_which_decisions_are_used_again_and_who_is_asked_again():
+    steps = [tool("a"), {"id": "g", "type": "approval"}, tool("pay")]
+    async with engine_with(ScriptedTools()) as engine:
+        run = await ended(engine, steps)
+        (wait,) = await engine.waits(run_id=run.id)
+        await engine.decide(wait.id, "approved", by="ana")
+        run = await (await engine.resume(run.id)).wait()
+        plan = await engine.reruns.plan(run.id, Wish("/pay", edits={"amount": 9}))
+        assert plan.approvals == ({"path": "/g", "decision": "approved", "by": "ana"},)
+        plan = await engine.reruns.plan(run.id, Wish("/a"))
+        assert plan.approvals == ()
+        assert [(one["path"], one["type"]) for one in plan.executes] == [
+            ("/a", "tool_call"), ("/g", "approval"), ("/pay", "tool_call"),
+        ]  # fmt: skip
+
+
 async def test_what_cannot_go_back_says_why():
     async with engine_with(ScriptedTools({"x": [broken("refused")]})) as engine:
         done = await ended(engine, [tool("a")])

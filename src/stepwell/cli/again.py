@@ -231,7 +231,7 @@ def _plan_lines(plan: RerunPlan) -> Iterable[str]:
     for name, value in (wish.edits or {}).items():
         yield f"  {visible(name)} becomes {visible(_json(value))}"
     yield f"\nexecutes {len(plan.executes)}, as far as is known:"
-    rows = [(one["path"], one["because"]) for one in plan.executes[:_MOST]]
+    rows = [(one["path"], f"{one['because']}{_asking(one)}") for one in plan.executes[:_MOST]]
     yield from (f"  {line}" for line in table(rows, ["STEP", "BECAUSE"]))
     if len(plan.executes) > _MOST:
         yield f"  … and {len(plan.executes) - _MOST} more"
@@ -239,7 +239,16 @@ def _plan_lines(plan: RerunPlan) -> Iterable[str]:
     if plan.repeats:
         yield click.style("\nwould be made again, although it may not be repeated:", fg="red", bold=True)
         yield from (f"  {visible(one['path'])}  {_stood(one)}" for one in plan.repeats)
+    if plan.approvals and wish.edits:
+        yield click.style("\nwhat people decided is used again, although they saw other arguments:", fg="yellow")
+        yield from (
+            f"  {visible(one['path'])}  {one['decision']} by {visible(str(one['by']))}" for one in plan.approvals
+        )
     yield _cost_line(plan.cost)
+
+
+def _asking(one: Mapping[str, Json]) -> str:
+    return ", asks people again" if one["type"] == "approval" and one["because"] != "was not reached" else ""
 
 
 def _stood(one: Mapping[str, Json]) -> str:

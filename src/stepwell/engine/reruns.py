@@ -6,7 +6,7 @@ The law of the file: nothing is done that its plan did not say, and a plan holds
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -58,6 +58,8 @@ class RerunPlan:
     reuses: tuple[str, ...]
     repeats: tuple[dict[str, Json], ...]
     """Calls that may not be repeated and were made before: they would be made again."""
+    approvals: tuple[dict[str, Json], ...]
+    """Decisions of people that are used again; with edits, what they decided on was another."""
     cost: dict[str, Json]
     hash: str
     back: Return = field(repr=False, default_factory=Return)
@@ -77,6 +79,7 @@ class RerunPlan:
             "executes": list(self.executes),
             "reuses": list(self.reuses),
             "repeats": list(self.repeats),
+            "approvals": list(self.approvals),
             "cost": self.cost,
             "hash": self.hash,
         }
@@ -100,7 +103,8 @@ class Reruns:
         definition = await self._bundles.get(ACCOUNT, run.definition)
         workflows = {digest: await self._bundles.get(ACCOUNT, digest) for digest in set(called_in(entries).values())}
         back = _back(run, wish, fold, definition, workflows)
-        executes = tuple(_executes(back, fold, entries))
+        types = _types([definition, *workflows.values()])
+        executes = tuple(one | {"type": types.get(_id(one["path"]))} for one in _executes(back, fold, entries))
         if not executes:
             raise Conflict(f"run {run.id} has nothing that could be done again", {"status": run.status})
         covered = [entry for entry in entries if back.covers(entry.path, fold)]
@@ -108,6 +112,7 @@ class Reruns:
             "executes": executes,
             "reuses": tuple(sorted(_reuses(back, fold))),
             "repeats": tuple(_repeats(covered, fold)),
+            "approvals": tuple(_approvals(back, fold, types)),
             "cost": _cost(covered, fold),
         }
         mark = encode([run.id, run.epoch, run.generation, wish.path, wish.edits, wish.new_run, body])
@@ -239,6 +244,26 @@ def _reuses(back: Return, fold: Fold) -> list[str]:
         for path, outcome in fold.outcomes.items()
         if path and outcome.status == "completed" and owner(path) == path and not back.covers(path, fold)
     ]
+
+
+def _types(definitions: Iterable[Definition]) -> dict[str, str]:
+    """The types of all steps by id; the run's own count before those of its sub-workflows."""
+    found: dict[str, str] = {}
+    for definition in definitions:
+        found = {step: plan.step.type for step, plan in definition.plan.steps.items()} | found
+    return found
+
+
+def _id(path: str) -> str:
+    return paths.bare(path).rpartition("/")[2]
+
+
+def _approvals(back: Return, fold: Fold, types: Mapping[str, str]) -> Iterator[dict[str, Json]]:
+    """What people decided that is not asked again."""
+    for path in sorted(_reuses(back, fold)):
+        value = fold.outcomes[path].value if types.get(_id(path)) == "approval" else None
+        if isinstance(value, dict):
+            yield {"path": path, "decision": value.get("decision"), "by": value.get("by")}
 
 
 def _repeats(covered: list[Entry], fold: Fold) -> list[dict[str, Json]]:
