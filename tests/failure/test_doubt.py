@@ -165,6 +165,19 @@ async def test_a_rule_that_names_in_doubt_is_followed():
         assert tools.called("use") == [{"r": "unknown"}]
 
 
+async def test_only_the_call_itself_is_in_doubt_and_nothing_around_it():
+    tools = ScriptedTools({"charge": [broken("timeout")]}, once=frozenset({"charge"}))
+    steps = [{"id": "p", "type": "parallel", "branches": {"a": charging(verify=False)[:1]}}]
+    async with engine_with(tools) as engine:
+        handle = await engine.start(workflow(steps), {})
+        assert (await handle.wait()).status == "suspended"
+        (wait,) = await engine.incidents.open()
+        assert wait.path == "/p/a/charge/!1"
+        await engine.incidents.settle(wait.id, Action("fail"))
+        done = await (await engine.resume(handle.run_id)).wait()
+        assert (done.status, done.error["kind"]) == ("failed", "in_doubt")
+
+
 async def test_a_cancel_in_flight_tells_what_is_in_doubt():
     tools = ScriptedTools(delays={"charge": 30.0}, once=frozenset({"charge"}))
     async with engine_with(tools) as engine:

@@ -33,7 +33,7 @@ async def recover(scope: Scope, failure: StepFailed, number: int) -> Outcome | S
         return await scope.runtime.record(draft)
     index, rule = _rule(scope, failure)
     strategy = rule.strategy if rule is not None else "fail"
-    if failure.suspends or _in_doubt(failure, rule):
+    if failure.suspends or _in_doubt(scope, failure, rule):
         verify = failure.kind == "in_doubt" and scope.plan is not None and scope.plan.verify is not None
         return await begin(scope, failure, number, {"strategy": "verify" if verify else "suspend"})
     match strategy:
@@ -50,9 +50,13 @@ async def recover(scope: Scope, failure: StepFailed, number: int) -> Outcome | S
     return await scope.fail(failure)
 
 
-def _in_doubt(failure: StepFailed, rule: ErrorRule | None) -> bool:
-    """Whether nobody knows if the call took effect, and the definition does not say itself what to do then."""
-    return failure.kind == "in_doubt" and (rule is None or "in_doubt" not in rule.errors)
+def _in_doubt(scope: Scope, failure: StepFailed, rule: ErrorRule | None) -> bool:
+    """Whether nobody knows if this step's call took effect, and the definition does not say itself what to do then.
+
+    A container that fails because of such a call has made none.
+    """
+    assert scope.plan is not None
+    return failure.kind == "in_doubt" and scope.plan.step.acts and (rule is None or "in_doubt" not in rule.errors)
 
 
 def _another_round(scope: Scope, failure: StepFailed) -> float | None:
