@@ -178,6 +178,51 @@ async def test_only_the_call_itself_is_in_doubt_and_nothing_around_it():
         assert (done.status, done.error["kind"]) == ("failed", "in_doubt")
 
 
+FALLBACK = {"errors": ["in_doubt"], "strategy": "fallback", "steps": [tool("other_bank")]}
+RULES = [
+    {"errors": ["in_doubt", "timeout"], "strategy": "suspend"},
+    {"errors": ["in_doubt"], "strategy": "continue", "default": {"reference": "unknown"}},
+    FALLBACK,
+    {"errors": ["in_doubt"], "strategy": "fail"},
+]
+
+
+@pytest.mark.parametrize("rule", RULES)
+async def test_verify_comes_before_a_rule_that_names_in_doubt(rule):
+    tools = ScriptedTools(
+        {"charge": [broken("timeout")], "look_up": [{"found": True, "reference": "looked up"}]},
+        once=frozenset({"charge"}),
+    )
+    async with engine_with(tools) as engine:
+        done = await (await engine.start(workflow(charging(on_error=rule)), {})).wait()
+        assert done.status == "completed"
+        assert tools.called("use") == [{"r": "looked up"}]
+        assert tools.called("other_bank") == []
+
+
+@pytest.mark.parametrize(("rule", "used"), [(RULES[1], "unknown"), (FALLBACK, "other")])
+async def test_a_look_up_that_fails_leaves_it_to_a_rule_that_names_in_doubt(rule, used):
+    answers = {"charge": [broken("timeout")], "look_up": [StepFailed("not_found", "no bank")]}
+    tools = ScriptedTools(answers | {"other_bank": [{"reference": "other"}]}, once=frozenset({"charge"}))
+    async with engine_with(tools) as engine:
+        handle = await engine.start(workflow(charging(on_error=rule)), {})
+        assert (await handle.wait()).status == "completed"
+        assert tools.called("use") == [{"r": used}]
+        assert len(tools.called("look_up")) == len(tools.called("charge")) == 1
+        told = {step["path"]: step for step in (await engine.tree(handle.run_id)).as_json()["steps"]}
+        assert told["/charge"]["error"]["detail"]["verify"]["kind"] == "not_found"
+
+
+async def test_a_look_up_that_fails_and_a_rule_that_suspends_ask_with_both_errors():
+    answers = {"charge": [broken("timeout")], "look_up": [StepFailed("not_found", "no bank")]}
+    tools = ScriptedTools(answers, once=frozenset({"charge"}))
+    async with engine_with(tools) as engine:
+        handle = await engine.start(workflow(charging(on_error=RULES[0])), {})
+        assert (await handle.wait()).status == "suspended"
+        (wait,) = await engine.incidents.open()
+        assert (wait.request["error"]["kind"], wait.request["verify"]["kind"]) == ("in_doubt", "not_found")
+
+
 async def test_a_cancel_in_flight_tells_what_is_in_doubt():
     tools = ScriptedTools(delays={"charge": 30.0}, once=frozenset({"charge"}))
     async with engine_with(tools) as engine:

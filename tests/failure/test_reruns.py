@@ -124,6 +124,22 @@ async def test_a_rerun_inside_an_iteration_of_a_loop_leaves_the_others():
         assert calls(tools) == ["/l/2/x#2", "/l/2/c#2/y", "/l/2/c#2/w", "/z#3"]
 
 
+@pytest.mark.parametrize("path", ["/l/3/x", "/l/01/x", "/u/2/y"])
+async def test_an_iteration_that_the_run_never_had_is_refused(path):
+    steps = [
+        {"id": "l", "type": "loop", "over": [0, 1, 2], "steps": [tool("x")]},
+        {"id": "u", "type": "loop", "until": "loop.index == 1", "max_iterations": 5, "steps": [tool("y")]},
+        tool("z"),
+    ]
+    tools = ScriptedTools()
+    async with engine_with(tools) as engine:
+        run = await ended(engine, steps)
+        assert run.status == "completed"
+        with pytest.raises(InputError, match=f"there is no step at {path[:-2]}"):
+            await engine.reruns.plan(run.id, Wish(path))
+        assert (await engine.reruns.plan(run.id, Wish("/u/1/y"))).executes[0]["path"] == "/u/1/y"
+
+
 @pytest.mark.parametrize("back", [False, True])
 async def test_iterations_that_look_back_are_done_again_too(back):
     args = {"before": "{{loop.previous ?? 'none'}}"} if back else {}

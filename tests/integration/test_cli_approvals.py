@@ -107,6 +107,16 @@ def test_two_of_three_decide_and_each_sees_what_is_missing() -> None:
 
 
 @pytest.mark.usefixtures("people")
+def test_what_one_filled_in_is_told_to_those_who_decide_after_them(folder: Path) -> None:
+    (folder / "bare.yaml").write_text(TWO.replace('  show: {amount: "{{workflow_input.amount}}"}\n', ""))
+    run = call("run", "bare.yaml", "-i", "amount:=50", "--as", "root", code=3)
+    [one] = told("approvals", "list")
+    assert f"approvals approve {one['id']} -d NAME=VALUE" in run.stdout
+    call("approvals", "approve", one["id"], "--as", "ana", "-d", "amount=40")
+    assert 'data: {"amount": 40}' in call("approvals", "show", one["id"]).stdout
+
+
+@pytest.mark.usefixtures("people")
 def test_an_approval_is_handed_on_and_explain_says_who_is_waited_for() -> None:
     wait = open_gate("two.yaml", "-i", "amount:=1", "--as", "root")
     call("users", "add", "dan", "--role", "finance")

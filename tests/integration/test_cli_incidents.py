@@ -226,7 +226,11 @@ def test_a_retry_with_other_arguments_shows_them_beside_the_old_ones_and_carries
     assert project.incidents() == []
     assert "decided" in project("incidents", "list", "--all")
     assert "settled: retry by ana" in project("incidents", "show", incident["id"])
-    assert "incident.retry" in project("audit")
+    trail = [(one["by"], one["action"], one["detail"]) for one in json.loads(project("audit", "--json"))]
+    assert trail[1][:2] == ("ana", "incident.retry")
+    assert trail[1][2]["edits"] == {"amount": 5}
+    assert trail[0][1] == "incident.fail.refused"
+    assert "decided already" in trail[0][2]["because"]
 
 
 @pytest.mark.parametrize(
@@ -400,6 +404,7 @@ def test_a_rerun_from_a_path_takes_other_arguments_and_executes_what_comes_after
     assert "comes after" in plan
     (command,) = [line.strip() for line in plan.splitlines() if "--confirm" in line]
     assert f"stepwell runs rerun {run} --from pay -i amount=8 --confirm " in command
+    assert "--as ana --confirm " in project("runs", "rerun", run, "--from", "pay", "--as", "ana")
     project(*command.split()[1:])
     assert project.lines() == ["first", "charge 7", "pay ana 3", "paid 3", "pay ana 8", "paid 8"]
     told = project.run(run)

@@ -79,7 +79,7 @@ def test_who_one_is_comes_from_the_option_the_environment_the_settings(
     assert call("run", "w.yaml").exit_code == 3
     assert requester() == "local operator"
     for name in ("ana", "bo", "carla"):
-        call("users", "add", name)
+        call("users", "add", name, "--role", "approver")
     (folder / "stepwell.toml").write_text('[project]\nuser = "carla"\n')
     call("run", "w.yaml")
     assert requester() == "carla"
@@ -91,7 +91,7 @@ def test_who_one_is_comes_from_the_option_the_environment_the_settings(
 
 
 def test_an_unknown_name_is_refused_and_both_are_in_the_trail() -> None:
-    call("users", "add", "ana", "--role", "viewer")
+    call("users", "add", "ana", "--role", "approver")
     refused = call("run", "w.yaml", "--as", "eve", "--json")
     assert (refused.exit_code, json.loads(refused.stdout)["error"]["kind"]) == (1, "forbidden")
     assert "users list" in refused.stderr

@@ -124,6 +124,40 @@ async def test_an_approval_says_for_whom_since_when_and_until_when_and_what_wait
     assert (after.path, after.status, after.why) == ("/b", "not begun", "It comes after ask, which has not settled.")
 
 
+async def test_what_comes_after_a_round_that_is_open_has_not_begun() -> None:
+    async with engine_with(ScriptedTools()) as engine:
+        steps = [
+            {"id": "draft", "type": "set", "values": {}},
+            {"id": "ask", "type": "approval", "on_changes": {"goto": "draft"}},
+            tool("b"),
+            tool("c"),
+        ]
+        handle = await engine.start(workflow(steps), {})
+        await handle.wait()
+        (wait,) = await engine.waits(run_id=handle.run_id)
+        await engine.decide(wait.id, "changes_requested", comment="shorter")
+        await (await engine.resume(handle.run_id)).wait()
+        told = explain(await engine.tree(handle.run_id))
+    assert [(one.path, one.status) for one in told.steps] == [
+        ("/ask", "failed"),
+        ("/ask#2", "pending_approval"),
+        ("/b", "not begun"),
+        ("/c", "not begun"),
+    ]
+    assert whys(told)["/b"] == "It comes after ask, which has not settled."
+
+
+def test_a_step_whose_turn_has_come_is_told_although_nothing_of_it_is_recorded() -> None:
+    import msgspec
+
+    entries = [Entry("/a", "settled", msgspec.json.encode(Body(status="completed")), order=1, at=T)]
+    steps = workflow([tool("a"), tool("b"), tool("c")]).workflow
+    assert whys(explain(build(row("running"), steps, entries, []))) == {
+        "/b": "Its turn has come; nothing of it is recorded yet.",
+        "/c": "It comes after b, which has not settled.",
+    }
+
+
 async def test_a_container_says_what_inside_it_is_waited_for() -> None:
     told = await explained(
         [

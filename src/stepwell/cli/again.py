@@ -47,10 +47,12 @@ class Order:
         """The same call again, as far as it says what is wished."""
         import shlex
 
+        acting = f" --as {shlex.quote(self.acting)}" if self.acting else ""
         if not self.path:
-            return f"{program()} runs redrive {run}"
+            return f"{program()} runs redrive {run}{acting}"
         edits = "".join(f" -i {shlex.quote(pair)}" for pair in self.fields)
-        return f"{program()} runs rerun {run} --from {shlex.quote(self.path)}{edits}{' --new-run' * self.new_run}"
+        wish = f"--from {shlex.quote(self.path)}{edits}{' --new-run' * self.new_run}"
+        return f"{program()} runs rerun {run} {wish}{acting}"
 
 
 _AGAIN = "With --yes: also if calls that may not be repeated would be made again."

@@ -175,9 +175,13 @@ def _print_votes(wait: Wait) -> None:
         votes = wait.votes
     if votes:
         _heading("votes")
+    shown = _request(wait).get("show")
     for vote in votes:
         click.echo(f"  {visible(decision_line(vote))}")
-    shown = _request(wait).get("show")
+        said, beside = vote.get("data"), shown if isinstance(shown, dict) else {}
+        given = {key: value for key, value in said.items() if key not in beside} if isinstance(said, dict) else said
+        if given:
+            click.echo(f"    data: {visible(json_text(given))}")
     for vote in wait.votes:
         data = vote.get("data")
         if isinstance(data, dict) and isinstance(shown, dict):

@@ -220,7 +220,8 @@ def _print_waits(ending: Ending, tail: str) -> None:
         head = click.style("waits for a person", fg="magenta", bold=True)
         click.echo(f"{head}  {visible(title or wait.path)}{until}")
         click.echo(f"  look:    {program()} approvals show {wait.id}{tail}")
-        click.echo(f"  approve: {program()} approvals approve {wait.id}{tail}")
+        form = " -d NAME=VALUE" if isinstance(wait.request, dict) and wait.request.get("form") else ""
+        click.echo(f"  approve: {program()} approvals approve {wait.id}{form}{tail}")
         click.echo(f"  reject:  {program()} approvals reject {wait.id} --comment WHY{tail}")
         if isinstance(wait.request, dict) and "changes_requested" in (wait.request.get("decisions") or ()):
             click.echo(f"  changes: {program()} approvals changes {wait.id} --comment WHAT{tail}")

@@ -53,7 +53,7 @@ def list_users(*, role: str, department: str, database: str, as_json: bool) -> N
     if as_json:
         click.echo(json_text([asdict(person) for person in found], indent=2))
     elif found:
-        rows = [(one.name, one.email or "-", ", ".join(one.roles), ", ".join(one.departments)) for one in found]
+        rows = [(one.name, one.email or "-", ", ".join(one.roles) or "-", ", ".join(one.departments)) for one in found]
         click.echo("\n".join(table(rows, ["NAME", "E-MAIL", "ROLES", "DEPARTMENTS"])))
     else:
         which = "nobody like that" if role or department else "nobody is known, so the local operator holds every role"

@@ -88,7 +88,7 @@ def _walked(result: Result | None, stopped: str) -> dict[str, Json]:
 def _lines(result: Result | None, world: ScriptedWorld, stopped: str) -> list[str]:
     if result is None:
         return [f"no walk was possible: {stopped}"]
-    lines = ["with the answers of --mock, and with some that fit where there are none, it would go so:"]
+    lines = ["it would go so, if people approve (a model step that --mock does not answer gives something that fits):"]
     for step in result.tree.steps:
         would = _would(step, result)
         what = f"  {would['kind']} {would['tool'] or ''}  {short(would['arguments'])}" if would else ""

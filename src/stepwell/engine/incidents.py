@@ -7,7 +7,7 @@ anything is stored.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.schemas import problems_of
@@ -21,7 +21,7 @@ from stepwell.ports import Ballot
 if TYPE_CHECKING:
     from stepwell.engine.people import People, Who
     from stepwell.people.actor import Actor
-    from stepwell.ports import RunStore, Wait
+    from stepwell.ports import AuditRecord, RunStore, Wait
 
 Json: TypeAlias = Any
 ACCOUNT = "default"
@@ -100,9 +100,19 @@ class Incidents:
         return results
 
     async def _settle(self, wait: Wait, action: Action, actor: Actor) -> Wait:
-        detail = {"run": wait.run_id, "path": owner(wait.path), "comment": action.comment}
+        detail: dict[str, Json] = {"run": wait.run_id, "path": owner(wait.path), "comment": action.comment}
+        if action.edits is not None:
+            detail["edits"] = normalise(action.edits)
         note = actor.did(f"incident.{action.word}", wait.id, detail)
         await self._people.demand(actor, "operator", "admin", to="settle an incident", about=note)
+        try:
+            return await self._decide(wait, action, actor, note)
+        except StepwellError as refused:
+            because = {"refused": type(refused).__name__, "because": str(refused)}
+            await self._people.note(replace(note, action=f"{note.action}.refused", detail=detail | because))
+            raise
+
+    async def _decide(self, wait: Wait, action: Action, actor: Actor, note: AuditRecord) -> Wait:
         if wait.status == "pending":
             _check(wait, action)
         said: dict[str, Json] = {

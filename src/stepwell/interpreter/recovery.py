@@ -33,9 +33,10 @@ async def recover(scope: Scope, failure: StepFailed, number: int) -> Outcome | S
         return await scope.runtime.record(draft)
     index, rule = _rule(scope, failure)
     strategy = rule.strategy if rule is not None else "fail"
-    if failure.suspends or _in_doubt(scope, failure, rule):
-        verify = failure.kind == "in_doubt" and scope.plan is not None and scope.plan.verify is not None
-        return await begin(scope, failure, number, {"strategy": "verify" if verify else "suspend"})
+    asks = failure.suspends or _in_doubt(scope, failure, rule)
+    if (verify := _verifies(scope, failure)) or asks:
+        ruled = {"rule": index} if verify and not asks and strategy != "suspend" else {}
+        return await begin(scope, failure, number, {"strategy": "verify" if verify else "suspend", **ruled})
     match strategy:
         case "continue" if rule is not None:
             default = rule.default.tree.render(scope.context | {"error": failure.record()}) if rule.default else None
@@ -57,6 +58,13 @@ def _in_doubt(scope: Scope, failure: StepFailed, rule: ErrorRule | None) -> bool
     """
     assert scope.plan is not None
     return failure.kind == "in_doubt" and scope.plan.step.acts and (rule is None or "in_doubt" not in rule.errors)
+
+
+def _verifies(scope: Scope, failure: StepFailed) -> bool:
+    """Whether a `verify` block may still find out what came of the call; it is asked once, before any rule."""
+    if failure.kind != "in_doubt" or scope.plan is None or scope.plan.verify is None:
+        return False
+    return not isinstance(failure.detail, dict) or "verify" not in failure.detail
 
 
 def _another_round(scope: Scope, failure: StepFailed) -> float | None:

@@ -201,6 +201,8 @@ def _inside(
         if plan is None:
             continue
         if block.item is not None and segments[0].isdigit():
+            if not _has_iteration(segments[0], here, fold, begun):
+                raise _nowhere(path, f"{here}/{segments[0]}")
             return f"{here}/{segments.pop(0)}", plan
         if block.segment and block.segment == segments[0]:
             return f"{here}/{segments.pop(0)}", plan
@@ -208,6 +210,15 @@ def _inside(
             _refuse_not_taken(here, block.name, begun)
             return here, plan
     raise _nowhere(path, f"{here}/{segments[0]}")
+
+
+def _has_iteration(index: str, here: str, fold: Fold, begun: Outcome | None) -> bool:
+    """Whether a loop has an iteration; one that has not begun may come to any."""
+    if begun is None:
+        return True
+    if isinstance(begun.value, dict) and "over" in begun.value:
+        return index == str(int(index)) and int(index) < len(begun.value["over"])
+    return any(place == f"{here}/{index}" or place.startswith(f"{here}/{index}/") for place in fold.outcomes)
 
 
 def _refuse_not_taken(here: str, name: str, begun: Outcome | None) -> None:

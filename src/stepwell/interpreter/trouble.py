@@ -61,7 +61,7 @@ async def mend(scope: Scope, number: int) -> Outcome | StepFailed | None:
         case "fallback":
             return await _fall_back(scope, number, told.value["rule"], failure)
         case "verify":
-            return await _verify(scope, number, failure)
+            return await _verify(scope, number, failure, ruled="rule" in told.value)
     return await _ask(scope, number, failure)
 
 
@@ -128,8 +128,11 @@ def _unfit(scope: Scope, value: Json) -> str | None:
     return f"what the fallback gave does not fit output_schema: {problems[0]}" if problems else None
 
 
-async def _verify(scope: Scope, number: int, failure: StepFailed) -> Outcome | StepFailed | None:
-    """Find out whether a call in doubt took effect; where that cannot be found out, a person is asked."""
+async def _verify(scope: Scope, number: int, failure: StepFailed, *, ruled: bool) -> Outcome | StepFailed | None:
+    """Find out whether a call in doubt took effect.
+
+    Where that cannot be found out, a person is asked; `ruled`: a rule of the step says what follows instead.
+    """
     assert scope.plan is not None
     assert scope.plan.verify is not None
     said = getattr(scope.plan.step, "verify", None)
@@ -146,9 +149,18 @@ async def _verify(scope: Scope, number: int, failure: StepFailed) -> Outcome | S
         took_effect = inner.test(said.took_effect)
         value = inner.render(said.output) if took_effect and said.output is not None else found
     except StepFailed as second:
-        return await _ask(scope, number, failure, verify=second.record())
+        because = second.record()
     except ExpressionError as error:
-        return await _ask(scope, number, failure, verify={"kind": "expression_error", "message": error.message})
+        because = {"kind": "expression_error", "message": error.message}
+    else:
+        return await _found(scope, failure, value, took_effect=took_effect)
+    if not ruled:
+        return await _ask(scope, number, failure, verify=because)
+    failure.detail = (failure.detail if isinstance(failure.detail, dict) else {}) | {"verify": because}
+    return failure
+
+
+async def _found(scope: Scope, failure: StepFailed, value: Json, *, took_effect: bool) -> Outcome | StepFailed | None:
     if took_effect:
         return await _mended(scope, value, failure, {"completed_by": "verify"})
     return _not_made(scope, failure)

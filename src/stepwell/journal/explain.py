@@ -5,7 +5,7 @@ The law of the file: an explanation is derived from the view and the definition 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -13,7 +13,7 @@ from stepwell.definition.graph import order_block
 from stepwell.definition.step import Block, Step
 from stepwell.journal.due import DUE, begun, is_due, queued
 from stepwell.journal.mending import by_operator, failed, in_doubt, mended
-from stepwell.journal.path import parent
+from stepwell.journal.path import bare, parent, round_number
 from stepwell.journal.places import Places
 from stepwell.journal.told import owner
 from stepwell.journal.view import RunTree, StepRecord, instant
@@ -161,6 +161,8 @@ class _Explainer:
         self.moved = moved
         self.places = Places(tree.workflow)
         self.records = {record.path: record for record in tree.steps}
+        by_round = sorted(self.tree.steps, key=lambda record: round_number(record.path))
+        self.newest = {bare(record.path): record for record in by_round}
         self.waits = {owner(wait.path): wait for wait in tree.waits}
         self.open = [record for record in tree.steps if record.status in OPEN]
         self.failed = [record for record in tree.steps if record.status == "failed"]
@@ -322,20 +324,30 @@ class _Explainer:
     def _waiting_steps(self, home: str, block: Block) -> Iterator[Reason]:
         workflow = self.places.at(home).workflow
         order = order_block(block.steps, workflow.aside if workflow is not None else None)
+        newest = [self.newest.get(f"{home}/{step.id}") for step in block.steps]
+        settled = _settled(newest, order.deps)
+        going = self.tree.run.status == "running" and not any(
+            one is not None and one.status == "failed" and index in settled for index, one in enumerate(newest)
+        )
         for index, step in enumerate(block.steps):
-            path = f"{home}/{step.id}"
-            if path in self.records or not order.in_flow[index]:
+            if newest[index] is not None or not order.in_flow[index]:
                 continue
-            unmet = [
-                block.steps[dep] for dep in order.deps[index] if not self._settled(f"{home}/{block.steps[dep].id}")
-            ]
-            if unmet:
-                names = [one.id for one in unmet]
-                yield Reason(path, step.id, step.type, "not begun", _after(step, names), {"after": names})
+            names = [block.steps[dep].id for dep in order.deps[index] if dep not in settled]
+            if names or going:
+                why = _after(step, names) if names else "Its turn has come; nothing of it is recorded yet."
+                yield Reason(f"{home}/{step.id}", step.id, step.type, "not begun", why, {"after": names})
 
-    def _settled(self, path: str) -> bool:
-        record = self.records.get(path)
-        return record is not None and record.status not in OPEN
+
+def _settled(newest: Sequence[StepRecord | None], deps: Sequence[Sequence[int]]) -> set[int]:
+    """The steps of a block that have ended and are not done again because one before them is."""
+    found: set[int] = set()
+    grown = True
+    while grown:
+        ended = (index for index, one in enumerate(newest) if one is not None and one.status not in OPEN)
+        more = {index for index in ended if index not in found and found.issuperset(deps[index])}
+        found |= more
+        grown = bool(more)
+    return found
 
 
 def _above(path: str) -> Iterator[str]:
