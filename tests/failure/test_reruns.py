@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
+from stepwell.engine.incidents import Action
 from stepwell.engine.reruns import Wish
 from stepwell.errors import Conflict, Forbidden, InputError, NotFound
 from stepwell.ports import Person
+from stepwell.stores.sqlite import SqliteRunStore
 from stepwell.testing.scripted import ScriptedTools
 from tests.engine_world import engine_with, workflow
 from tests.failure.test_strategies import broken, tool
@@ -302,3 +306,60 @@ async def test_a_new_run_by_another_keeps_who_asked_first_and_the_trail_has_the_
             await engine.decide(again.id, "approved", by="sam")
         noted = next(one for one in await engine.people.trail() if one.action == "run.rerun")
         assert (noted.by, noted.detail["edits"], noted.detail["new_run"]) == ("olga", {"v": 2}, True)
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+async def test_a_new_run_begins_with_what_the_last_of_several_reruns_left(in_file, tmp_path):
+    steps = [tool("a"), tool("b", args={"t": "{{step.a.n}}"}), tool("c", args={"t": "{{step.a.n}}{{step.b.n}}"})]
+    numbers = count(1)
+    tools = ScriptedTools({name: [lambda _: {"n": next(numbers)}] for name in "abc"})
+    store = SqliteRunStore.open(tmp_path / "runs.db") if in_file else None
+    async with engine_with(tools, store) as engine:
+        run = await ended(engine, steps)
+        _, run = await again(engine, run.id, Wish("/a"))
+        _, run = await again(engine, run.id, Wish("/c"))
+        assert tools.called("c")[-1] == {"t": "45"}
+        _, new = await again(engine, run.id, Wish("/c", new_run=True))
+        assert (new.status, tools.called("c")[-1]) == ("completed", {"t": "45"})
+        _, new = await again(engine, new.id, Wish("/b", edits={"t": "edited"}, new_run=True))
+        assert (new.status, tools.called("b")[-1]) == ("completed", {"t": "edited"})
+        tools.calls.clear()
+        _, new = await again(engine, new.id, Wish("/c", new_run=True))
+        assert (new.status, [call.tool for call in tools.calls]) == ("completed", ["c"])
+
+
+async def test_a_redrive_asks_again_about_a_step_whose_incident_was_withdrawn():
+    once = frozenset({"charge"})
+    tools = ScriptedTools({"/p/a/charge": [broken("timeout")], "bad": [broken()]}, delays={"bad": 0.1}, once=once)
+    branches = {"a": [tool("charge", idempotent=False)], "b": [tool("bad")]}
+    async with engine_with(tools) as engine:
+        run = await ended(engine, [{"id": "p", "type": "parallel", "branches": branches}])
+        assert run.status == "failed"
+        tools.answers = {}
+        _, run = await again(engine, run.id)
+        assert run.status == "suspended"
+        (wait,) = await engine.incidents.open()
+        assert (wait.path, wait.request["error"]["kind"]) == ("/p/a/charge/!1", "in_doubt")
+        await engine.incidents.settle(wait.id, Action("provide", output="R1"))
+        run = await (await engine.resume(run.id)).wait()
+        assert run.status == "completed"
+        assert run.output["a"] == {"status": "completed", "output": "R1", "error": None}
+        assert len(tools.called("charge")) == 1
+
+
+async def test_a_redrive_asks_again_what_a_fallback_had_asked_and_sleeps_again():
+    ask = {"strategy": "fallback", "steps": [{"id": "ask", "type": "approval"}]}
+    branches = {
+        "a": [tool("x", on_error=ask)],
+        "b": [{"id": "w", "type": "wait", "for": "1h"}],
+        "c": [tool("bad")],
+    }
+    tools = ScriptedTools({"x": [broken()], "bad": [broken()]}, delays={"bad": 0.1})
+    async with engine_with(tools) as engine:
+        run = await ended(engine, [{"id": "p", "type": "parallel", "branches": branches}])
+        assert run.status == "failed"
+        tools.answers = {}
+        _, run = await again(engine, run.id)
+        assert run.status == "pending_approval"
+        waits = await engine._store.waits("default", run_id=run.id)
+        assert {wait.path for wait in waits} == {"/p/a/x/~fallback/ask", "/p/b/w/~sleep"}

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.engine.fresh import lane_of, new_id
@@ -33,6 +34,7 @@ Json: TypeAlias = Any
 ACCOUNT = "default"
 _UNDONE = frozenset({"compensated", "cancelled"})
 _INTENT = re.compile(r"/@\d+/~start$")
+_REWOUND = "/~rewound"
 _SPENT = ("input_tokens", "output_tokens", "cost_usd")
 
 
@@ -154,8 +156,9 @@ class Reruns:
         kept = [
             entry
             for path, entry in newest.items()
-            if entry.kind == "rewound" or (path in fold.outcomes and path and not back.covers(path, fold))
+            if entry.kind != "rewound" and path in fold.outcomes and path and not back.covers(path, fold)
         ]
+        kept += [entry for entry in plan.entries if entry.kind == "rewound"]  # each counts: they make the rounds
         here = plan.executes[0]["path"] if plan.wish.path else ""
         said = {"stale": [], "drop": [here] if here else [], "forked_from": run.id}
         kept.sort(key=lambda entry: entry.order)
@@ -170,7 +173,7 @@ class Reruns:
             requester=run.requester or note.by,  # whoever asked first does not become one who may approve it
             project=run.project,
             created=self._now(),
-            seed=[*kept, self._entry(plan, said, note.by, 0)],
+            seed=_apart([*kept, self._entry(plan, said, note.by, 0)]),
             **lane_of(workflow, run.input),
         )
         return (await self._store.create(new, notes=[note]))[0]
@@ -180,10 +183,15 @@ class Reruns:
         if plan.wish.edits is not None:
             place = plan.executes[0]["path"] if plan.wish.new_run else paths.bare(plan.executes[0]["path"])
             edits = {place: plan.wish.edits}
-        place = "/~rewound" if not plan.wish.new_run else "/~rewound#0"
-        draft = Draft(place, "rewound", Body(started=self._now()))
+        draft = Draft(_REWOUND, "rewound", Body(started=self._now()))
         draft.value({**said, "edits": edits, "by": by, "action": plan.action, "from": plan.wish.path})
         return draft.entry(generation=generation, at=self._now())
+
+
+def _apart(seed: list[Entry]) -> list[Entry]:
+    """The same with a path of its own for each time that people made it go back: a new run has one generation."""
+    places = (f"{_REWOUND}#{number}" for number in count())
+    return [replace(one, path=next(places)) if paths.bare(one.path) == _REWOUND else one for one in seed]
 
 
 def _refuse(run: Run, wish: Wish, fold: Fold) -> None:

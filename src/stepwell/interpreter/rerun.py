@@ -60,6 +60,14 @@ class _Tree:
         """What belongs to the step at a path itself."""
         return (one for one in self.below.get(path, ()) if one.rpartition("/")[2][:1] in _MARKS)
 
+    def beside(self, path: str) -> Iterator[str]:
+        """Those and all that lies below them: the incident of a trouble, what a fallback waits for, a timer."""
+        waiting = list(self.marks(path))
+        while waiting:
+            place = waiting.pop(0)
+            yield place
+            waiting += self.below.get(place, ())
+
     def places(self, path: str) -> list[str]:
         """Steps, branches and iterations directly below, each in its last round."""
         last: dict[str, str] = {}
@@ -99,7 +107,7 @@ def _left(path: str, outcomes: Mapping[str, Outcome], tree: _Tree, found: Return
     outcome = outcomes.get(path)
     inside = bool(tree.places(path)) or any(mark.endswith("/~start") for mark in tree.marks(path))
     if outcome is None:
-        found.drop += [mark for mark in tree.marks(path) if _was_given_up(mark, outcomes)]
+        found.drop += [place for place in tree.beside(path) if _was_given_up(place, outcomes)]
         return [path]
     reason = (outcome.reason or {}).get("type")
     if outcome.status == "skipped":
@@ -116,9 +124,9 @@ def _left(path: str, outcomes: Mapping[str, Outcome], tree: _Tree, found: Return
     return [path]
 
 
-def _was_given_up(mark: str, outcomes: Mapping[str, Outcome]) -> bool:
+def _was_given_up(place: str, outcomes: Mapping[str, Outcome]) -> bool:
     """Whether a wait was closed because of what failed beside it."""
-    return mark in outcomes and outcomes[mark].status == "cancelled"
+    return place.endswith("/?") and place in outcomes and outcomes[place].status == "cancelled"
 
 
 def _spent(path: str, tree: _Tree) -> list[str]:
