@@ -233,3 +233,44 @@ async def test_a_cancel_in_flight_tells_what_is_in_doubt():
         assert done.status == "cancelled"
         (entry,) = [one for one in await engine.history(done.id) if one.path == "/charge"]
         assert b"in_doubt" in entry.body
+
+
+@pytest.mark.parametrize("verify", [False, True])
+async def test_a_container_that_is_retried_does_not_repeat_a_call_that_was_left_in_doubt(verify):
+    tools = ScriptedTools(
+        {"/l/0/charge": [broken("timeout")], "/l/1/ship": [broken()], "look_up": [broken("not_found")]},
+        delays={"/l/1/ship": 0.1},
+        once=frozenset({"charge"}),
+    )
+    steps = [charging(verify=verify)[0], tool("ship", args={"r": "{{step.charge.reference}}"})]
+    loop = {"id": "l", "type": "loop", "over": [0, 1], "concurrency": 2, "on_error": "suspend", "steps": steps}
+    tools.answers = dict(tools.answers) | {"/l/1/charge": [{"reference": "R1"}]}
+    async with engine_with(tools) as engine:
+        run = await (await engine.start(workflow([loop]), {})).wait()
+        (wait,) = await engine.incidents.open()
+        assert (wait.path, wait.request["error"]["kind"]) == ("/l/!1", "server_error")
+        tools.answers = {"look_up": [{"found": True, "reference": "R0"}]}
+        await engine.incidents.settle(wait.id, Action("retry"))
+        done = await (await engine.resume(run.id)).wait()
+        if not verify:
+            assert done.status == "suspended"
+            (wait,) = await engine.incidents.open()
+            assert (wait.path, wait.request["error"]["kind"]) == ("/l#2/0/charge/!1", "in_doubt")
+            await engine.incidents.settle(wait.id, Action("provide", output={"reference": "R0"}))
+            done = await (await engine.resume(run.id)).wait()
+        assert done.status == "completed"
+        assert [call.path for call in tools.calls if call.tool == "charge"] == ["/l/0/charge", "/l/1/charge"]
+        assert {"r": "R0"} in tools.called("ship")
+        if verify:
+            assert {one["key"] for one in tools.called("look_up")} == {f"{run.id}/l/0/charge"}
+
+
+async def test_a_call_with_large_arguments_is_retried_with_others():
+    tools = ScriptedTools({"send": [broken()]})
+    async with engine_with(tools) as engine:
+        step = tool("send", args={"text": "x" * 100_000}, on_error="suspend")
+        run = await (await engine.start(workflow([step]), {})).wait()
+        (wait,) = await engine.incidents.open()
+        await engine.incidents.settle(wait.id, Action("retry", edits={"text": "short"}))
+        await (await engine.resume(run.id)).wait()
+        assert tools.called("send")[-1] == {"text": "short"}

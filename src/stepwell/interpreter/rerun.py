@@ -153,19 +153,40 @@ def finished(fold: Fold, top: str) -> list[str]:
 def taken_over(entries: Sequence[Entry], old: str, new: str, fetch: Callable[[str], bytes]) -> list[Draft]:
     """What the round of a container at `new` begins with: what of the round at `old` was finished.
 
-    Rounds inside begin anew. What undoes a step stays with the round that it was done in.
+    Rounds inside begin anew. What undoes a step stays with the round that it was done in. A call that is in doubt
+    stays so: its intent is taken over, and not made again before somebody has settled it.
     """
     newest = {entry.path: entry for entry in entries}
+    fold = Fold(entries, fetch)
+    intents = dict(_in_doubt(fold, old))
     drafts = []
-    for path in sorted(finished(Fold(entries, fetch), old), key=lambda path: newest[path].order):
+    for path in sorted([*finished(fold, old), *intents], key=lambda path: newest[path].order):
         entry = newest[path]
         body = read_body(entry)
-        body.undo, body.undo_ref, body.meta = NULL, "", (body.meta or {}) | {"taken_from": path}
-        below = "/".join(segment.partition("#")[0] for segment in path[len(old) :].split("/"))
+        before = body.meta or {}
+        body.undo, body.undo_ref = NULL, ""
+        body.meta = {"taken_from": path} | before if path in intents else before | {"taken_from": path}
+        below = "/".join(segment.partition("#")[0] for segment in intents.get(path, path)[len(old) :].split("/"))
         draft = Draft(f"{new}{below}", entry.kind, body, digest=entry.digest)
         draft.text = fetch(body.value_ref) if body.value_ref else bytes(body.value)
         drafts.append(draft)
     return drafts
+
+
+def _in_doubt(fold: Fold, top: str) -> Iterator[tuple[str, str]]:
+    """Intents of calls below a place of which nobody knows whether they took effect, each as that of a first attempt.
+
+    One whose incident was withdrawn is among them, however that round of its container ended.
+    """
+    for place, intent in fold.outcomes.items():
+        path, mark, number = place.removesuffix("/~start").rpartition("/@")
+        if not mark or intent.kind != "started" or not number.isdigit() or not _within(path, top) or path == top:
+            continue
+        answer = fold.outcomes.get(paths.attempt(path, int(number)))
+        unknown = answer is None or (answer.error or {}).get("kind") == "in_doubt"
+        following = paths.start(paths.attempt(path, int(number) + 1))
+        if unknown and path not in fold.outcomes and following not in fold.outcomes:
+            yield place, paths.start(paths.attempt(path, 1))
 
 
 # ── rerun ──

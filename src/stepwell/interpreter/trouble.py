@@ -138,9 +138,12 @@ async def _verify(scope: Scope, number: int, failure: StepFailed, *, ruled: bool
     said = getattr(scope.plan.step, "verify", None)
     assert said is not None
     spent = scope.spent
+    number_of_call = spent.number if spent else 1
+    intent = scope.runtime.recall(paths.start(paths.attempt(scope.path, number_of_call)))
+    taken = ((intent.meta if intent else None) or {}).get("taken_from", "")  # from an earlier round of a container
     call = {
-        "key": f"{scope.runtime.run_id}{scope.path}",
-        "attempt": spent.number if spent else 1,
+        "key": f"{scope.runtime.run_id}{taken.rpartition('/@')[0] or scope.path}",
+        "attempt": number_of_call,
         "arguments": decode(spent.text) if spent and spent.text else None,
     }
     inner = scope.aside(paths.aside(scope.path, "verify", number), error=failure.record(), call=call)
