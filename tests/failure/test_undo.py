@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from stepwell.engine.incidents import Action
-from stepwell.errors import Conflict, StepFailed
+from stepwell.errors import Conflict, InputError, StepFailed
 from stepwell.testing.scripted import ScriptedTools
 from tests.engine_world import engine_with, workflow
 from tests.failure.test_strategies import broken, run, tool
@@ -162,3 +162,13 @@ async def test_an_undo_sees_the_failure_and_has_steps_of_every_kind():
     assert done.status == "compensated"
     assert [name for name, _ in undone(tools)] == ["u1", "u2", "u2"]
     assert told["/~undo/0/l/1/u2"]["status"] == "completed"
+
+
+async def test_what_undoes_a_step_has_no_arguments_to_edit():
+    tools = ScriptedTools({"z": [broken()], "refund": [broken()]})
+    steps = [tool("a", compensate={"steps": [tool("refund")]}), tool("z", on_error="compensate")]
+    async with engine_with(tools) as engine:
+        await (await engine.start(workflow(steps), {})).wait()
+        (wait,) = await engine.incidents.open()
+        with pytest.raises(InputError, match="no arguments to edit"):
+            await engine.incidents.settle(wait.id, Action("retry", edits={"x": 1}))

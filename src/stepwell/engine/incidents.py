@@ -150,7 +150,7 @@ def _wrong_edits(request: dict[str, Json], action: Action) -> list[Problem]:
         return [Problem("error", "edits", f"edits belong to retry, not to {action.word}", "leave them out")]
     if "arguments" not in request and "type" in request:
         return []  # they are too large to be shown
-    known = request["arguments"]
+    known = request.get("arguments")
     if not isinstance(known, dict):
         return [Problem("error", "edits", "what this step does has no arguments to edit", "leave them out")]
     if request.get("type") in {"tool_call", "browser_action"}:
