@@ -71,7 +71,7 @@ async def again(setup: Setup, count: int) -> None:
             await asyncio.sleep(0.005)
         taken = time.process_time()
         runs = await engine.runs(limit=count + 10)
-        ends = {run.id: (run.status, (run.error or {}).get("kind", "")) for run in runs}
+        ends = {run.id: run.status for run in runs}
         print(json.dumps({"ends": ends, "cpu": taken}), flush=True)
 
 
@@ -118,9 +118,9 @@ def recovered(setup: Setup, count: int, at: int) -> tuple[float, float, dict[str
         "twice_not_idempotent": sum(times for key, times in repeated.items() if key.endswith(f"/s{CHARGE}")),
         "acknowledged": len(acknowledged),
         "lost": sum(run not in told["ends"] for run in acknowledged),
-        "unfinished": sum(status not in FINAL for status, _ in told["ends"].values()),
-        "in_doubt": sum(kind == "in_doubt" for _, kind in told["ends"].values()),
-        "ends": dict(Counter(status for status, _ in told["ends"].values())),
+        "unfinished": sum(status not in {*FINAL, "suspended"} for status in told["ends"].values()),
+        "in_doubt": sum(status == "suspended" for status in told["ends"].values()),
+        "ends": dict(Counter(told["ends"].values())),
     }
     return taken, told["cpu"], facts
 
