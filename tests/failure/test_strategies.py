@@ -6,6 +6,7 @@ import pytest
 
 from stepwell.engine.incidents import Action, Filter
 from stepwell.errors import AlreadyDecided, InputError, StepFailed
+from stepwell.ports import Tool
 from stepwell.testing.scripted import ScriptedTools
 from tests.engine_world import engine_with, statuses, workflow
 
@@ -333,6 +334,21 @@ async def test_an_action_that_makes_no_sense_is_refused_and_the_incident_stays_o
             await engine.incidents.settle(wait.id, action)
         assert refused.value.problems[0].hint
         assert len(await engine.incidents.open()) == 1
+
+
+async def test_edits_that_the_tool_does_not_take_are_refused_before_they_are_stored():
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+
+    class Strict(ScriptedTools):
+        def get(self, name):
+            return Tool(name, "", schema)
+
+    async with engine_with(Strict({"a": [broken()]})) as engine:
+        _, wait = await suspended(engine, SUSPENDING)
+        for edits in ({"m": 1}, {"n": "one"}):
+            with pytest.raises(InputError, match="does not take"):
+                await engine.incidents.settle(wait.id, Action("retry", edits=edits))
+        await engine.incidents.settle(wait.id, Action("retry", edits={"n": 2}))
 
 
 # ── goto ──

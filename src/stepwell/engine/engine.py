@@ -85,7 +85,7 @@ class Engine:
         self._preflight = Preflight(parts)
         self.people = People(parts.store.people, ACCOUNT)
         self.approvals = Deciding(parts.store, ACCOUNT, self._now)
-        self.incidents = Incidents(parts.store, self.people, self._now)
+        self.incidents = Incidents(parts.store, self.people, self._now, lambda run: self._world_of(run).tools)
         self.reruns = Reruns(parts.store, self._bundles, self.people, self._now)
         self.versions = Versions(parts, self._bundles, self._preflight, self.people, self._now)
 

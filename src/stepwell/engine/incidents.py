@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.schemas import problems_of
-from stepwell.errors import InputError, NotFound, Problem, StepwellError
+from stepwell.errors import DefinitionError, InputError, NotFound, Problem, StepwellError
 from stepwell.interpreter.incident import ACTIONS
 from stepwell.interpreter.instants import instant_text
 from stepwell.interpreter.normalise import normalise
@@ -21,7 +21,7 @@ from stepwell.ports import Ballot
 if TYPE_CHECKING:
     from stepwell.engine.people import People, Who
     from stepwell.people.actor import Actor
-    from stepwell.ports import AuditRecord, RunStore, Wait
+    from stepwell.ports import AuditRecord, Run, RunStore, Tool, Tools, Wait
 
 Json: TypeAlias = Any
 ACCOUNT = "default"
@@ -60,10 +60,14 @@ class Action:
 class Incidents:
     """The incidents of one database."""
 
-    def __init__(self, store: RunStore, people: People, now: Callable[[], float]) -> None:
+    def __init__(
+        self, store: RunStore, people: People, now: Callable[[], float], tools_of: Callable[[Run], Tools]
+    ) -> None:
+        """`tools_of` gives the tools of a run's project, and raises DefinitionError where they are not to be had."""
         self._store = store
         self._people = people
         self._now = now
+        self._tools_of = tools_of
 
     async def open(self, which: Filter = Filter(), *, settled: bool = False) -> list[Wait]:
         """Incidents that nobody has settled (`settled`: the others too), oldest first.
@@ -112,9 +116,19 @@ class Incidents:
             await self._people.note(replace(note, action=f"{note.action}.refused", detail=detail | because))
             raise
 
+    async def _tool(self, wait: Wait) -> Tool | None:
+        """What the step of an incident calls, in the project of its run."""
+        name = wait.request.get("tool")
+        if not name:
+            return None
+        try:
+            return self._tools_of(await self._store.run(ACCOUNT, wait.run_id)).get(name)
+        except DefinitionError:  # the project is not to be had here; the performer will say what it thinks of them
+            return None
+
     async def _decide(self, wait: Wait, action: Action, actor: Actor, note: AuditRecord) -> Wait:
         if wait.status == "pending":
-            _check(wait, action)
+            _check(wait, action, await self._tool(wait) if action.edits else None)
         said: dict[str, Json] = {
             "action": action.word,
             "decision": action.word,
@@ -129,15 +143,18 @@ class Incidents:
         return await self._store.decide(ACCOUNT, wait.id, Ballot(normalise(said)), notes=[note])
 
 
-def _check(wait: Wait, action: Action) -> None:
-    """Raises InputError for an action that this incident does not offer, or that cannot be meant."""
+def _check(wait: Wait, action: Action, tool: Tool | None) -> None:
+    """Raises InputError for an action that this incident does not offer, or that cannot be meant.
+
+    `tool` is what the step calls, where it is known.
+    """
     offered = wait.request["actions"]
     problems: list[Problem] = []
     if action.word not in offered:
         known = "no action" if action.word not in ACTIONS else "not offered here"
         problems.append(Problem("error", "action", f"{action.word!r} is {known}", f"there are {', '.join(offered)}"))
     if action.edits is not None:
-        problems += _wrong_edits(wait.request, action)
+        problems += _wrong_edits(wait.request, action, tool)
     if action.word == "provide" and (schema := wait.request.get("output_schema")):
         hint = "give an output that fits the step's output_schema"
         problems += [Problem("error", "output", text, hint) for text in problems_of(schema, action.output)]
@@ -145,7 +162,7 @@ def _check(wait: Wait, action: Action) -> None:
         raise InputError(problems)
 
 
-def _wrong_edits(request: dict[str, Json], action: Action) -> list[Problem]:
+def _wrong_edits(request: dict[str, Json], action: Action, tool: Tool | None) -> list[Problem]:
     if action.word != "retry":
         return [Problem("error", "edits", f"edits belong to retry, not to {action.word}", "leave them out")]
     if "arguments" not in request and "type" in request:
@@ -153,8 +170,10 @@ def _wrong_edits(request: dict[str, Json], action: Action) -> list[Problem]:
     known = request.get("arguments")
     if not isinstance(known, dict):
         return [Problem("error", "edits", "what this step does has no arguments to edit", "leave them out")]
-    if request.get("type") in {"tool_call", "browser_action"}:
-        return []  # a tool may take arguments that the step did not give
+    if request.get("type") in {"tool_call", "browser_action"}:  # it may take arguments that the step did not give
+        wrong = problems_of(tool.parameters, known | (action.edits or {})) if tool is not None else ()
+        hint = "see what it takes: stepwell tools list" if tool is not None else ""
+        return [Problem("error", "edits", f"the tool does not take this: {text}", hint) for text in wrong]
     unknown = sorted((action.edits or {}).keys() - known.keys())
     hint = f"there are {', '.join(known)}"
     return [Problem("error", "edits", f"the step has no argument {name!r}", hint) for name in unknown]

@@ -190,6 +190,7 @@ async def _ask(scope: Scope, number: int, failure: StepFailed, **facts: Json) ->
     title = f"{plan.step.name or plan.id} failed: {failure.message}"
     schema = getattr(plan.step, "output_schema", None)
     facts |= {"step": plan.id, "type": plan.step.type, "arguments": arguments, "output_schema": schema}
+    facts["tool"] = getattr(plan.step, "tool", None)
     answer = await asked(scope.runtime, paths.trouble(scope.path, number), title, failure, actions, **facts)
     if answer["action"] == "retry":
         return await _again(scope, failure, answer)
