@@ -363,3 +363,13 @@ async def test_a_redrive_asks_again_what_a_fallback_had_asked_and_sleeps_again()
         assert run.status == "pending_approval"
         waits = await engine._store.waits("default", run_id=run.id)
         assert {wait.path for wait in waits} == {"/p/a/x/~fallback/ask", "/p/b/w/~sleep"}
+
+
+@pytest.mark.parametrize("new_run", [False, True])
+async def test_edits_may_be_large(new_run):
+    tools = ScriptedTools()
+    async with engine_with(tools) as engine:
+        run = await ended(engine, [tool("a", args={"t": 1})])
+        _, run = await again(engine, run.id, Wish("/a", edits={"t": "x" * 100_000}, new_run=new_run))
+        assert run.status == "completed"
+        assert tools.called("a")[-1] == {"t": "x" * 100_000}

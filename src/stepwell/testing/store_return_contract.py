@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from stepwell.errors import Conflict
 from stepwell.ports import AuditRecord, Batch, Reopening, Verdict
-from stepwell.testing.store_builders import ACCOUNT, TTL, OpenedStore, a_wait, entry, leased, parked_at
+from stepwell.testing.store_builders import ACCOUNT, TTL, OpenedStore, a_wait, entry, leased, new_run, parked_at
 
 BACK = entry("/~rewound", "rewound", b'{"value":{"stale":[],"reopen":[""],"drop":["/b"],"by":"ana"}}', generation=1)
 
@@ -46,3 +48,10 @@ class ReturnContract:
         assert (wait.status, wait.decision) == ("withdrawn", {"reason": "ana made the run go back"})
         with pytest.raises(Conflict):  # it is due: nobody has looked at what it will do
             await store.reopen(ACCOUNT, "r1", Reopening(run.epoch + 1, BACK))
+
+    async def test_a_run_that_begins_with_entries_of_another_has_their_large_values(self, opened: OpenedStore) -> None:
+        store, large = opened.store, b'"x"' * 1000
+        first = replace(entry("/~rewound#0", "rewound", b'{"value_ref":"d9"}'), blobs=(("d9", large),))
+        await store.create(new_run("r1", seed=[entry("/a"), first]))
+        assert await store.blob(ACCOUNT, "d9") == store.blob_now(ACCOUNT, "d9") == large
+        assert [one.path for one in await store.history(ACCOUNT, "r1")] == ["/a", "/~rewound#0"]

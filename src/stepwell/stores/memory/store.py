@@ -78,6 +78,8 @@ class MemoryRunStore(Waits):
         self._dues.add(0.0, record, record.key)
         for entry in run.seed:
             record.entries[entry.path, 0] = replace(entry, generation=0, order=next(self._order), blobs=())
+            for digest, text in entry.blobs:
+                self._blobs.setdefault((run.account, digest), text)
         if run.idempotency_key:
             self._runs_by_key[key] = record
         if run.lane:

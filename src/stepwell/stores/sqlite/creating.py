@@ -39,6 +39,7 @@ _WAIT = WAITS + " WHERE wait.account = ? AND wait.uid = ?"
 
 
 _SEED = "INSERT INTO journal (run, path, generation, kind, digest, at, body) VALUES (?, ?, 0, ?, ?, ?, ?)"
+_BLOB = "INSERT INTO blob (account, digest, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ def create(connection: Connection, new: NewRun, content: tuple[bytes, bytes], no
         raise Conflict(f"there is a run {new.id} already") from error
     connection.execute("INSERT INTO run_content (run, input, project) VALUES (?, ?, ?)", (stored, *content))
     connection.executemany(_SEED, [(stored, one.path, one.kind, one.digest, one.at, one.body) for one in new.seed])
+    connection.executemany(_BLOB, [(new.account, digest, text) for one in new.seed for digest, text in one.blobs])
     if new.lane:
         for replaced in lanes.enter(connection, new, stored or 0):
             tell(connection, replaced, "cancel", ("", encode(replaced_by(new))), now)
