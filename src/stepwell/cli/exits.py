@@ -157,8 +157,7 @@ def _told(error: Exception) -> tuple[str, str, int]:
             hint = f"`{program()} runs list` and `{program()} approvals list --all` show what there is"
             told = str(error), hint, USAGE
         case errors.Forbidden():
-            hint = f"`{program()} users list` shows who is known here, and with which roles"
-            told = str(error), hint, FAILED
+            told = str(error), _who_may(str(error)), FAILED
         case errors.Unavailable():
             hint = f"nothing that was recorded is lost; once the cause is gone, try again (`{program()} runs resume`)"
             told = str(error), hint, FAILED
@@ -170,6 +169,15 @@ def _told(error: Exception) -> tuple[str, str, int]:
             hint = "run the command again with --debug for the traceback, and report it please"
             told = f"Stepwell itself went wrong: {type(error).__name__}: {error}", hint, FAILED
     return told
+
+
+def _who_may(refused: str) -> str:
+    """What helps somebody who may not: nothing does where it is not a matter of who is known with which role."""
+    if refused.startswith("local operator"):
+        return f"say who you are with --as NAME; `{program()} users list` shows who is known here"
+    if any(words in refused for words in ("it takes", "it is for", "nobody is called", "that is for")):
+        return f"`{program()} users list` shows who is known here, and with which roles"
+    return ""
 
 
 def _usage(error: click.UsageError) -> tuple[str, str, int]:
