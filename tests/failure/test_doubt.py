@@ -223,6 +223,45 @@ async def test_a_look_up_that_fails_and_a_rule_that_suspends_ask_with_both_error
         assert (wait.request["error"]["kind"], wait.request["verify"]["kind"]) == ("in_doubt", "not_found")
 
 
+RETRIED = {"max_attempts": 2, "initial_delay": "1ms", "jitter": "none"}
+
+
+async def test_a_container_that_is_tried_again_makes_no_call_again_that_is_in_doubt():
+    tools = ScriptedTools(
+        {"/p/a/charge": [broken("timeout")], "/p/b/bad": [broken()]}, delays={"bad": 0.1}, once=frozenset({"charge"})
+    )
+    branches = {"a": [tool("charge", idempotent=False)], "b": [tool("bad")]}
+    async with engine_with(tools) as engine:
+        steps = [{"id": "p", "type": "parallel", "retry": RETRIED, "branches": branches}, tool("after")]
+        handle = await engine.start(workflow(steps), {})
+        assert (await handle.wait()).status == "suspended"
+        assert len(tools.called("charge")) == 1
+        (wait,) = await engine.incidents.open()
+        assert (wait.path, wait.request["error"]["kind"]) == ("/p#2/a/charge/!1", "in_doubt")
+        await engine.incidents.settle(wait.id, Action("provide", output="looked up"))
+        done = await (await engine.resume(handle.run_id)).wait()
+        assert (done.status, len(tools.called("charge"))) == ("completed", 1)
+
+
+async def test_a_block_that_goes_back_makes_no_call_again_that_is_in_doubt():
+    tools = ScriptedTools(
+        {"/charge": [broken("timeout")], "/check": [broken("refused")]},
+        delays={"/check": 0.1},
+        once=frozenset({"charge"}),
+    )
+    steps = [
+        tool("d", depends_on=[]),
+        tool("charge", depends_on=["d"], idempotent=False),
+        tool("check", depends_on=["d"], on_error={"goto": "d", "max_rounds": 1}),
+    ]
+    async with engine_with(tools) as engine:
+        handle = await engine.start(workflow(steps), {})
+        assert (await handle.wait()).status == "suspended"
+        assert len(tools.called("charge")) == 1
+        (wait,) = await engine.incidents.open()
+        assert (wait.path, wait.request["error"]["kind"]) == ("/charge#2/!1", "in_doubt")
+
+
 async def test_a_cancel_in_flight_tells_what_is_in_doubt():
     tools = ScriptedTools(delays={"charge": 30.0}, once=frozenset({"charge"}))
     async with engine_with(tools) as engine:

@@ -232,6 +232,24 @@ async def test_a_plan_says_which_decisions_are_used_again_and_who_is_asked_again
         ]  # fmt: skip
 
 
+async def test_a_new_run_undoes_nothing_that_the_old_one_did():
+    undo = {"steps": [tool("refund", args={"r": "{{step.charge}}"})]}
+    steps = [
+        tool("charge", compensate=undo),
+        tool("b", compensate={"steps": [tool("undo_b")]}),
+        tool("x", on_error="compensate"),
+    ]
+    async with engine_with(ScriptedTools({"/x": [{"ok": True}, broken()]})) as engine:
+        run = await ended(engine, steps)
+        assert run.status == "completed"
+        tools = engine.tools
+        tools.calls.clear()
+        tools.answers = {"x": [broken()]}
+        _, new = await again(engine, run.id, Wish("/b", new_run=True))
+        assert new.status == "compensated"
+        assert calls(tools) == ["/b", "/x", "/~undo/0/undo_b"]
+
+
 async def test_what_cannot_go_back_says_why():
     async with engine_with(ScriptedTools({"x": [broken("refused")]})) as engine:
         done = await ended(engine, [tool("a")])

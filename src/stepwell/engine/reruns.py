@@ -17,7 +17,7 @@ from stepwell.errors import Conflict, InputError, NotFound, Problem
 from stepwell.interpreter.kind import Action
 from stepwell.interpreter.rerun import Return, Site, current, from_path, joined, sites, unfinished
 from stepwell.journal import path as paths
-from stepwell.journal.entry import Body, Draft, encode
+from stepwell.journal.entry import Body, Draft, encode, without_undo
 from stepwell.journal.fold import Fold
 from stepwell.journal.told import owner
 from stepwell.journal.view import called_in
@@ -154,7 +154,7 @@ class Reruns:
         fold = Fold(plan.entries, lambda digest: self._store.blob_now(ACCOUNT, digest))
         newest = {entry.path: entry for entry in sorted(plan.entries, key=lambda entry: entry.order)}
         kept = [
-            entry
+            without_undo(entry)  # what the old run did is the old run's to undo
             for path, entry in newest.items()
             if entry.kind != "rewound" and path in fold.outcomes and path and not back.covers(path, fold)
         ]

@@ -130,8 +130,12 @@ class LiveRuntime:
     def edits_of(self, path: str) -> dict[str, Json]:
         return self._ledger.fold.edits.get(path, {})
 
-    async def take_over(self, old: str, new: str) -> None:
-        for draft in taken_over(await self._entries(), old, new, self._blob):
+    def next_round(self, path: str) -> int:
+        return self._ledger.fold.next_round(path)
+
+    async def take_over(self, rounds: Sequence[tuple[str, str]], *, only_doubts: bool = False) -> None:
+        entries = await self._entries()
+        for draft in taken_over(entries, rounds, self._blob, only_doubts=only_doubts):
             if self.recall(draft.path) is None:
                 self._ledger.ride(draft, quietly=True)
 
@@ -152,7 +156,10 @@ class LiveRuntime:
 
     async def rewind(self, block: str, cause: str, stale: Sequence[str], failed: Draft) -> None:
         for path in stale:
-            await self.withdraw(paths.with_round(path, self.round_of(path)), "another round begins")
+            left = paths.with_round(path, self.round_of(path))
+            troubles = [place for place in self._waiting.pending() if paths.is_below(place, left)]
+            for place in (left, *troubles):
+                await self.withdraw(place, "another round begins")
         await self._ledger.rewind(block, cause, stale, failed)
 
     def ride(self, draft: Draft) -> Outcome:

@@ -43,10 +43,24 @@ async def run_block(block: BlockPlan, scope: Scope) -> None:
                 raise
             bare = [f"{scope.path}/{plan.id}" for plan in stale]
             rewind.failed.kind = "failed"  # not settled: what lies below, this way back first of all, is loaded again
+            await scope.runtime.take_over(_next_rounds(bare, scope), only_doubts=True)
             await scope.runtime.rewind(scope.path, rewind.cause, bare, rewind.failed)
             scope.forget(stale)
         else:
             return
+
+
+def _next_rounds(stale: list[str], scope: Scope) -> list[tuple[str, str]]:
+    """Of every step that has begun and starts another round, the round that is left and the next."""
+    runtime, found = scope.runtime, []
+    for bare in stale:
+        number = runtime.round_of(bare)
+        while (done := runtime.recall(paths.with_round(bare, number))) is not None and done.retry_at:
+            number += 1
+        left = paths.with_round(bare, number)
+        if runtime.has_begun(left):
+            found.append((left, paths.with_round(bare, runtime.next_round(bare))))
+    return found
 
 
 def _bind_cause(block: BlockPlan, scope: Scope) -> None:

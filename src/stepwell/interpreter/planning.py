@@ -101,8 +101,12 @@ class PlanningRuntime:
     def edits_of(self, path: str) -> dict[str, Json]:
         return self._fold.edits.get(path, {})
 
-    async def take_over(self, old: str, new: str) -> None:
-        for draft in taken_over([*self._known.entries, *self._derived], old, new, self._known.fetch):
+    def next_round(self, path: str) -> int:
+        return self._fold.next_round(path)
+
+    async def take_over(self, rounds: Sequence[tuple[str, str]], *, only_doubts: bool = False) -> None:
+        entries = [*self._known.entries, *self._derived]
+        for draft in taken_over(entries, rounds, self._known.fetch, only_doubts=only_doubts):
             if self.recall(draft.path) is None:
                 self.ride(draft)
 
@@ -113,7 +117,10 @@ class PlanningRuntime:
         draft = Draft(f"{cause}/~rewound", "rewound", Body(started=self.clock()))
         draft.value({"block": block, "cause": cause, "stale": list(stale)})
         for path in stale:
-            await self.withdraw(paths.with_round(path, self.round_of(path)), "another round begins")
+            left = paths.with_round(path, self.round_of(path))
+            troubles = [place for place in [*self._known.open, *self._waits] if paths.is_below(place, left)]
+            for place in (left, *troubles):
+                await self.withdraw(place, "another round begins")
         self.ride(failed)
         self._fold.rewound(self.ride(draft).value)
 

@@ -30,6 +30,8 @@ async def recover(scope: Scope, failure: StepFailed, number: int) -> Outcome | S
     if pause is not None:
         draft = scope.failure(failure)
         draft.body.retry_at = scope.runtime.clock() + pause
+        following = paths.with_round(paths.bare(scope.path), paths.round_number(scope.path) + 1)
+        await scope.runtime.take_over([(scope.path, following)], only_doubts=True)
         return await scope.runtime.record(draft)
     index, rule = _rule(scope, failure)
     strategy = rule.strategy if rule is not None else "fail"

@@ -150,27 +150,36 @@ def finished(fold: Fold, top: str) -> list[str]:
     return found
 
 
-def taken_over(entries: Sequence[Entry], old: str, new: str, fetch: Callable[[str], bytes]) -> list[Draft]:
-    """What the round of a container at `new` begins with: what of the round at `old` was finished.
+def taken_over(
+    entries: Sequence[Entry], rounds: Sequence[tuple[str, str]], fetch: Callable[[str], bytes], *, only_doubts: bool
+) -> list[Draft]:
+    """What the next rounds begin with: what of those before was finished, or only the calls that are in doubt.
 
-    Rounds inside begin anew. What undoes a step stays with the round that it was done in. A call that is in doubt
-    stays so: its intent is taken over, and not made again before somebody has settled it.
+    `rounds` are pairs of paths: of the round that is left, and of the next. Rounds inside begin anew. What undoes a
+    step stays with the round that it was done in. A call that is in doubt stays so: its intent is taken over, and not
+    made again before somebody has settled it.
     """
     newest = {entry.path: entry for entry in entries}
     fold = Fold(entries, fetch)
-    intents = dict(_in_doubt(fold, old))
     drafts = []
-    for path in sorted([*finished(fold, old), *intents], key=lambda path: newest[path].order):
-        entry = newest[path]
-        body = read_body(entry)
-        before = body.meta or {}
-        body.undo, body.undo_ref = NULL, ""
-        body.meta = {"taken_from": path} | before if path in intents else before | {"taken_from": path}
-        below = "/".join(segment.partition("#")[0] for segment in intents.get(path, path)[len(old) :].split("/"))
-        draft = Draft(f"{new}{below}", entry.kind, body, digest=entry.digest)
-        draft.text = fetch(body.value_ref) if body.value_ref else bytes(body.value)
-        drafts.append(draft)
+    for old, new in rounds:
+        intents = dict(_in_doubt(fold, old))
+        taken = [*intents] if only_doubts else [*finished(fold, old), *intents]
+        for path in sorted(taken, key=lambda path: newest[path].order):
+            below = "/".join(segment.partition("#")[0] for segment in intents.get(path, path)[len(old) :].split("/"))
+            drafts.append(_copied(newest[path], f"{new}{below}", fetch, first=path in intents))
     return drafts
+
+
+def _copied(entry: Entry, path: str, fetch: Callable[[str], bytes], *, first: bool) -> Draft:
+    """An entry for another round; `first` keeps the place that it was taken from first, whose key the call had."""
+    body = read_body(entry)
+    before, here = body.meta or {}, {"taken_from": entry.path}
+    body.undo, body.undo_ref = NULL, ""
+    body.meta = here | before if first else before | here
+    draft = Draft(path, entry.kind, body, digest=entry.digest)
+    draft.text = fetch(body.value_ref) if body.value_ref else bytes(body.value)
+    return draft
 
 
 def _in_doubt(fold: Fold, top: str) -> Iterator[tuple[str, str]]:
@@ -180,7 +189,7 @@ def _in_doubt(fold: Fold, top: str) -> Iterator[tuple[str, str]]:
     """
     for place, intent in fold.outcomes.items():
         path, mark, number = place.removesuffix("/~start").rpartition("/@")
-        if not mark or intent.kind != "started" or not number.isdigit() or not _within(path, top) or path == top:
+        if not mark or intent.kind != "started" or not number.isdigit() or not _within(path, top):
             continue
         answer = fold.outcomes.get(paths.attempt(path, int(number)))
         unknown = answer is None or (answer.error or {}).get("kind") == "in_doubt"

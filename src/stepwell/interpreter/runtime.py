@@ -69,8 +69,14 @@ class Runtime(Protocol):
     def edits_of(self, path: str) -> dict[str, Json]:
         """Arguments that a person gave for the step at a path when the run was made to go back."""
 
-    async def take_over(self, old: str, new: str) -> None:
-        """Let the next round of a container, at `new`, begin with what was finished in that at `old`."""
+    def next_round(self, path: str) -> int:
+        """The round that the step at a path (without its round) gets when it starts another."""
+
+    async def take_over(self, rounds: Sequence[tuple[str, str]], *, only_doubts: bool = False) -> None:
+        """Let next rounds begin with what was finished in those before, or only with the calls that are in doubt there.
+
+        Each is a pair of paths: of the round that is left, and of the next.
+        """
 
     async def undo_plan(self) -> list[dict[str, Json]]:
         """What is to be undone, the last completed first: what each step kept, with its path and value.

@@ -205,7 +205,7 @@ async def _again(scope: Scope, failure: StepFailed, answer: dict[str, Json]) -> 
     draft = scope.failure(failure)
     draft.body.retry_at, draft.body.meta = scope.runtime.clock(), settled_by(answer)
     number = paths.round_number(scope.path) + 1
-    await scope.runtime.take_over(scope.path, paths.with_round(paths.bare(scope.path), number))
+    await scope.runtime.take_over([(scope.path, paths.with_round(paths.bare(scope.path), number))])
     return await scope.runtime.record(draft)
 
 

@@ -7,7 +7,7 @@ text says (record, then read), so that a first pass and a replay see the same.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
 
@@ -148,6 +148,15 @@ def decode(text: bytes | msgspec.Raw) -> Json:
 def read_body(entry: Entry) -> Body:
     """The body of an entry, its values still as JSON text."""
     return _BODY.decode(entry.body)
+
+
+def without_undo(entry: Entry) -> Entry:
+    """The same entry, with nothing that would undo the step."""
+    body = _BODY.decode(entry.body)
+    if body.undo is NULL and not body.undo_ref:
+        return entry
+    body.undo, body.undo_ref = NULL, ""
+    return replace(entry, body=_ENCODE.encode(body))
 
 
 def outcome_of(entry: Entry, fetch: Callable[[str], bytes]) -> Outcome:

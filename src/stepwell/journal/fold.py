@@ -66,6 +66,10 @@ class Fold:
         """The current round of the step at a path (without its round)."""
         return self.rounds.get(path, 1)
 
+    def next_round(self, path: str) -> int:
+        """The round that the step at a path (without its round) gets when it starts another."""
+        return max(self.rounds.get(path, 1), self._highest.get(path, 1)) + 1
+
     def rewound(self, said: dict[str, Json]) -> None:
         """Take account of a rewound entry: a step that returned to an earlier one, or what a person asked for.
 
@@ -77,8 +81,7 @@ class Fold:
             self.rewinds[bare] = self.rewinds.get(bare, 0) + 1
             self.causes[said["block"]] = (bare.rpartition("/")[2], said["cause"])
         for path in said["stale"]:
-            fresh = max(self.rounds.get(path, 1), self._highest.get(path, 1)) + 1
-            self.rounds[path] = fresh
+            fresh = self.rounds[path] = self.next_round(path)
             if path in said.get("edits", {}):
                 self.edits[paths.with_round(path, fresh)] = said["edits"][path]
         if "by" in said:
