@@ -37,9 +37,9 @@ class Return:
 
     def covers(self, path: str, fold: Fold) -> bool:
         """Whether what is recorded at a path is not used any more."""
-        if path in self.reopen or any(_within(path, top) for top in self.drop):
+        if path in self.reopen or any(paths.is_at_or_below(path, top) for top in self.drop):
             return True
-        return any(_within(path, current(fold, bare)) for bare in self.stale)
+        return any(paths.is_at_or_below(path, current(fold, bare)) for bare in self.stale)
 
 
 class _Tree:
@@ -189,7 +189,7 @@ def _in_doubt(fold: Fold, top: str) -> Iterator[tuple[str, str]]:
     """
     for place, intent in fold.outcomes.items():
         path, mark, number = place.removesuffix("/~start").rpartition("/@")
-        if not mark or intent.kind != "started" or not number.isdigit() or not _within(path, top):
+        if not mark or intent.kind != "started" or not number.isdigit() or not paths.is_at_or_below(path, top):
             continue
         answer = fold.outcomes.get(paths.attempt(path, int(number)))
         unknown = answer is None or (answer.error or {}).get("kind") == "in_doubt"
@@ -317,7 +317,3 @@ def joined(rerun: Return, redrive: Return, fold: Fold) -> Return:
         return [path for path in given if not rerun.covers(path, fold)]
 
     return Return(rerun.stale, [*rerun.reopen, *apart(redrive.reopen)], [*rerun.drop, *apart(redrive.drop)])
-
-
-def _within(path: str, top: str) -> bool:
-    return path == top or path.startswith(f"{top}/")

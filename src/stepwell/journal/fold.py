@@ -92,19 +92,17 @@ class Fold:
         for path in said.get("reopen", ()):
             self.outcomes.pop(path, None)
         dropped: Sequence[str] = said.get("drop", ())
-        for path in [path for path in self.outcomes if any(_at_or_below(path, top) for top in dropped)]:
+        for path in [path for path in self.outcomes if any(paths.is_at_or_below(path, top) for top in dropped)]:
             del self.outcomes[path]
         for path, given in said.get("edits", {}).items():
             if path in dropped:
                 self.edits[path] = given
-        for cause in [cause for cause in self.rewinds if any(_at_or_below(cause, top) for top in said["stale"])]:
+        for cause in [
+            cause for cause in self.rewinds if any(paths.is_at_or_below(cause, top) for top in said["stale"])
+        ]:
             del self.rewinds[cause]
         self._begun.clear()
         for path in self.outcomes:
             while path and path not in self._begun:
                 self._begun.add(path)
                 path = path.rpartition("/")[0]  # noqa: PLW2901 -- a walk up from each
-
-
-def _at_or_below(path: str, top: str) -> bool:
-    return path == top or path.startswith(f"{top}/")

@@ -77,6 +77,11 @@ def is_below(path: str, ancestor: str) -> bool:
     return path.startswith(f"{ancestor}/")
 
 
+def is_at_or_below(path: str, top: str) -> bool:
+    """Whether `path` is `top` or a descendant of it."""
+    return path == top or path.startswith(f"{top}/")
+
+
 def bare_segments(path: str) -> list[str]:
     """The segments without their rounds: "/a#2/17/b" gives ["a", "17", "b"]."""
     return [segment.partition("#")[0] for segment in path.split("/")[1:]]

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from stepwell.journal import path as paths
 from stepwell.journal.entry import Body, Entry, outcome_of
 
 Json: TypeAlias = Any
@@ -155,7 +156,7 @@ def _forget(newest: dict[str, Entry], rewound: Entry, fetch: Callable[[str], byt
     for path in said.get("reopen", ()):
         newest.pop(path, None)
     for top in said.get("drop", ()):
-        for path in [path for path in newest if path == top or path.startswith(f"{top}/")]:
+        for path in [path for path in newest if paths.is_at_or_below(path, top)]:
             del newest[path]
 
 
