@@ -599,8 +599,49 @@ class Library(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ToolOffer:
+    """A tool that a model may ask for; `parameters` is a JSON Schema of an object."""
+
+    name: str
+    description: str
+    parameters: dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRequest:
+    """A call that a model asks for. `id` is the provider's; `arguments` are an object, or the text that was no JSON."""
+
+    id: str
+    name: str
+    arguments: Json
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """What came of a call that a model asked for: the tool's result, or with `failed` the error's message."""
+
+    id: str
+    name: str
+    value: Json
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of a model that used tools: what it said, the calls it asked for, and what came of each, in order."""
+
+    text: str
+    calls: Sequence[ToolRequest]
+    answers: Sequence[ToolAnswer]
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One request to a language model. `schema` asks for JSON that fits; `timeout` is in seconds."""
+    """One request to a language model. `schema` asks for JSON that fits; `timeout` is in seconds.
+
+    `tools` are offered, and `turns` are what went before, after the prompt. `on_text` is told each piece of text as it
+    comes: given, the answer is streamed. It is called in the event loop and returns at once.
+    """
 
     model: str
     prompt: str
@@ -610,11 +651,14 @@ class ModelRequest:
     max_tokens: int | None = None
     timeout: float = 60.0
     key: str = ""
+    tools: Sequence[ToolOffer] = ()
+    turns: Sequence[Turn] = ()
+    on_text: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """A model's whole answer. `finish_reason` "length" means that it was cut."""
+    """A model's whole answer. `finish_reason` "length" means that it was cut; `calls` are tools that it asks for."""
 
     text: str
     model: str
@@ -622,6 +666,7 @@ class ModelReply:
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+    calls: Sequence[ToolRequest] = ()
 
 
 class LanguageModel(Protocol):

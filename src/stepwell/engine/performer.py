@@ -27,6 +27,9 @@ class CallContext:
     key: str
     timeout: float
     requester: str = ""
+    workflow: str = ""
+    on_text: Callable[[str], None] | None = None
+    """Told each piece of a model's text as it comes, if somebody listens."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,6 +213,7 @@ class LiveRuntime:
             key=f"{self.run_id}{path}",
             timeout=min(plan.timeout or left, left),
             requester=self._run.requester,
+            workflow=self._run.workflow,
         )
         self._arm()
         chained, asked = CHAIN.set(self._chain), REQUESTER.set(self._run.requester)

@@ -1,0 +1,143 @@
+"""Asking a model: one question, put again once where the answer does not fit, and what all its requests took.
+
+The law of the file: every request to a model goes through `Asking.ask`, so that whatever bounds or counts requests has
+one place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from stepwell.adapters.models.answer import parse_answer
+from stepwell.adapters.models.openai_compatible import schema_in_words
+from stepwell.errors import StepFailed
+from stepwell.ports import LanguageModel, ModelReply, ModelRequest
+
+Json: TypeAlias = Any
+
+SHOWN = 8_000
+"""Characters of a wrong answer that the repair request shows to the model."""
+LONG = 100_000
+"""Characters from which an answer is parsed in a thread, so that the event loop goes on."""
+
+
+@dataclass(slots=True)
+class Usage:
+    """What the requests of one call took together."""
+
+    model: str = ""
+    finish_reason: str = "stop"
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    repairs: int = 0
+
+    def add(self, reply: ModelReply) -> None:
+        self.model = reply.model
+        self.finish_reason = reply.finish_reason
+        self.input_tokens += reply.input_tokens
+        self.output_tokens += reply.output_tokens
+        if reply.cost_usd is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + reply.cost_usd
+
+    def meta(self) -> dict[str, Json]:
+        facts: dict[str, Json] = {
+            "model": self.model,
+            "way": "model",
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "repairs": self.repairs,
+        }
+        if self.finish_reason != "stop":
+            facts["finish_reason"] = self.finish_reason
+        if self.cost_usd is not None:
+            facts["cost_usd"] = self.cost_usd
+        return facts
+
+
+class Asking:
+    """The requests of one performed model call."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.usage = Usage()
+        self._model = model
+
+    async def ask(self, request: ModelRequest) -> ModelReply:
+        """One request. Raises StepFailed, with what the call has taken so far in `detail["usage"]`."""
+        try:
+            reply = await self._model.complete(request)
+        except StepFailed as failure:
+            raise self.with_usage(failure) from None
+        self.usage.add(reply)
+        return reply
+
+    async def text(self, request: ModelRequest) -> ModelReply:
+        """An answer with words in it, or with calls of tools."""
+        reply = await self.ask(request)
+        if not reply.text.strip() and not reply.calls and reply.finish_reason != "stop":
+            raise self.with_usage(_without_text(reply))
+        return reply
+
+    async def structured(self, request: ModelRequest) -> Json:
+        """The value that the model gives under `request.schema`; an answer that does not fit is put right once."""
+        begun = time.monotonic()
+        return await self.fitting(await self.ask(request), request, begun)
+
+    async def fitting(self, reply: ModelReply, request: ModelRequest, begun: float) -> Json:
+        """The value in an answer; one that does not fit is put right once in the time left since `begun`."""
+        try:
+            return await _parsed(reply, request)
+        except StepFailed as failure:
+            if failure.kind != "output_invalid":
+                raise self.with_usage(failure) from None
+            left = request.timeout - (time.monotonic() - begun)
+            if left <= 0:
+                raise self.with_usage(failure) from None
+            again = _repair(request, failure, reply.text, left)
+        self.usage.repairs += 1
+        reply = await self.ask(again)
+        try:
+            return await _parsed(reply, request)
+        except StepFailed as failure:
+            raise self.with_usage(failure) from None
+
+    def with_usage(self, failure: StepFailed) -> StepFailed:
+        """The failure with what the call has taken, the failing request included."""
+        detail = failure.detail if isinstance(failure.detail, dict) else {}
+        if "usage" in detail:  # what the failing request itself took
+            self.usage.add(ModelReply(**detail["usage"]))
+        if self.usage.model:
+            failure.detail = detail | {"usage": self.usage.meta()}
+        return failure
+
+
+async def _parsed(reply: ModelReply, request: ModelRequest) -> Json:
+    assert request.schema is not None
+    if len(reply.text) > LONG:
+        return await asyncio.to_thread(parse_answer, reply.text, request.schema, finish_reason=reply.finish_reason)
+    return parse_answer(reply.text, request.schema, finish_reason=reply.finish_reason)
+
+
+def _repair(request: ModelRequest, failure: StepFailed, answer: str, left: float) -> ModelRequest:
+    """The same question with the answer and what is wrong with it, for the seconds that are left."""
+    assert request.schema is not None
+    wrong = "\n".join(f"- {problem}" for problem in failure.detail["problems"])
+    prompt = (
+        f"{request.prompt}\n\nYou answered this before:\n{answer[:SHOWN]}\n\nThat answer cannot be used:\n{wrong}\n\n"
+        f"Answer again. {schema_in_words(request.schema)}"
+    )
+    key = f"{request.key}.1" if request.key else ""
+    return replace(request, prompt=prompt, timeout=left, key=key, tools=(), on_text=None)
+
+
+def _without_text(reply: ModelReply) -> StepFailed:
+    detail = {"answer": reply.text, "problems": ["the answer is empty"], "finish_reason": reply.finish_reason}
+    if reply.finish_reason == "length":
+        failure = StepFailed("truncated_output", "the answer was cut before its first word; raise max_tokens")
+    else:
+        failure = StepFailed("output_invalid", f"the model gave no text ({reply.finish_reason})")
+    failure.detail = detail
+    return failure
