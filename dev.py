@@ -55,7 +55,7 @@ def example(arguments: list[str]) -> int:
 
 def test(arguments: list[str]) -> int:
     """Run every check, all of them even if one fails; 0 if all passed."""
-    run = [uv(), "run", "--frozen", "--extra", "local"]
+    run = [uv(), "run", "--frozen", "--all-extras"]
     checks = [
         ["ruff", "check", "."],
         ["ruff", "format", "--check", "."],
