@@ -658,7 +658,10 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """A model's whole answer. `finish_reason` "length" means that it was cut; `calls` are tools that it asks for."""
+    """A model's whole answer. `finish_reason` "length" means that it was cut; `calls` are tools that it asks for.
+
+    `cached_tokens` are those of the input that the provider had kept from before; they are among `input_tokens`.
+    """
 
     text: str
     model: str
@@ -667,6 +670,7 @@ class ModelReply:
     output_tokens: int = 0
     cost_usd: float | None = None
     calls: Sequence[ToolRequest] = ()
+    cached_tokens: int = 0
 
 
 class LanguageModel(Protocol):

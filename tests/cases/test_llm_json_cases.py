@@ -9,6 +9,7 @@ from stepwell.engine.model_performer import ModelPerformer
 from stepwell.engine.performer import CallContext
 from stepwell.errors import StepFailed
 from stepwell.interpreter.effect import ModelCall
+from stepwell.ports import ToolRequest
 from stepwell.testing.provider_server import ProviderServer, Reply
 
 CALL = CallContext(account="local", run_id="r1", path="/l", attempt=1, key="r1/l", timeout=10)
@@ -69,7 +70,7 @@ async def test_c110_an_answer_cut_by_max_tokens_is_truncated_output_with_its_fin
         Reply(CUT),
         Reply(""),
         Reply("I am sorry, I cannot help with that."),
-        Reply(None, finish_reason="tool_calls", tool="search"),
+        Reply(None, calls=[ToolRequest("call_1", "search", {})]),
     ],
     ids=["cut without saying so", "empty", "refusal in words", "a tool call instead"],
 )

@@ -17,6 +17,7 @@ from stepwell.engine.model_performer import ModelPerformer
 from stepwell.engine.performer import CallContext
 from stepwell.errors import StepFailed
 from stepwell.interpreter.effect import ModelCall, ToolCall
+from stepwell.ports import ToolRequest
 from stepwell.testing.provider_server import ProviderServer, Reply
 
 CALL = CallContext(account="local", run_id="r1", path="/l", attempt=1, key="r1/l", timeout=20)
@@ -87,7 +88,7 @@ async def test_an_empty_text_is_an_answer_and_a_cut_text_says_so():
     ("reply", "kind"),
     [
         (Reply("", finish_reason="length"), "truncated_output"),
-        (Reply(None, tool="x", finish_reason="tool_calls"), "output_invalid"),
+        (Reply(None, calls=[ToolRequest("1", "x", {})]), "output_invalid"),
     ],
 )
 async def test_no_text_at_all_is_a_failure_with_its_tokens(reply, kind):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from stepwell.adapters.models.answer import parse_answer
-from stepwell.adapters.models.openai_compatible import schema_in_words
+from stepwell.adapters.models.conversation import schema_in_words
 from stepwell.errors import StepFailed
 from stepwell.ports import LanguageModel, ModelReply, ModelRequest
 

@@ -19,6 +19,8 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
+from stepwell.ports import ToolRequest
+
 Json: TypeAlias = Any
 
 
@@ -28,7 +30,7 @@ class Reply:
 
     `body` replaces the whole answer (text or JSON); `delay` is seconds before anything is sent; `hang` sends nothing
     until the client goes; `reset` breaks the connection with RST; `truncate` sends so many bytes of the announced body
-    and closes.
+    and closes. `calls` are tools that the model asks for; arguments that are text are sent as they are.
     """
 
     content: str | None = ""
@@ -37,13 +39,18 @@ class Reply:
     body: str | Json = None
     finish_reason: str = "stop"
     refusal: str | None = None
-    tool: str = ""
+    calls: Sequence[ToolRequest] = ()
     input_tokens: int = 10
     output_tokens: int = 5
     delay: float = 0.0
     hang: bool = False
     reset: bool = False
     truncate: int | None = None
+
+    @property
+    def finish(self) -> str:
+        """Why the answer ends, as it is sent."""
+        return "tool_calls" if self.calls and self.finish_reason == "stop" else self.finish_reason
 
     def payload(self, model: str) -> bytes:
         """The body as it is sent."""
@@ -58,21 +65,29 @@ class Reply:
         message: dict[str, Json] = {"role": "assistant", "content": self.content}
         if self.refusal is not None:
             message |= {"content": None, "refusal": self.refusal}
-        if self.tool:
-            call = {"id": "call_1", "type": "function", "function": {"name": self.tool, "arguments": "{}"}}
-            message |= {"content": None, "tool_calls": [call]}
+        if self.calls:
+            message |= {"content": self.content or None, "tool_calls": [_as_call(call) for call in self.calls]}
         return {
             "id": "chatcmpl-1",
             "object": "chat.completion",
             "created": 1_700_000_000,
             "model": model,
-            "choices": [{"index": 0, "message": message, "finish_reason": self.finish_reason}],
+            "choices": [{"index": 0, "message": message, "finish_reason": self.finish}],
             "usage": {
                 "prompt_tokens": self.input_tokens,
                 "completion_tokens": self.output_tokens,
                 "total_tokens": self.input_tokens + self.output_tokens,
             },
         }
+
+
+def _as_call(call: ToolRequest) -> Json:
+    function = {"name": call.name, "arguments": _text(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _text(arguments: Json) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def _finite(text: str) -> float:
 _DECODER = json.JSONDecoder(strict=False, parse_constant=_no_constant, parse_float=_finite)
 
 
-def _decode(text: str) -> tuple[bool, Json]:
+def decoded(text: str) -> tuple[bool, Json]:
     """Whether `text` is one JSON value, and the value; integers keep every digit."""
     try:
         return True, _DECODER.decode(text)
@@ -172,7 +172,7 @@ def _candidates(text: str) -> tuple[list[Json], bool]:
     limit = max((end for end, _, _ in found), default=0) if scan.cut else len(text)
     found += [(end, -1, block.strip()) for end, block in _fenced(text) if end <= limit]
     found.sort(key=lambda part: part[:2], reverse=True)
-    values = [value for good, value in (_decode(part) for _, _, part in found[:TRIED]) if good]
+    values = [value for good, value in (decoded(part) for _, _, part in found[:TRIED]) if good]
     return values, scan.cut
 
 
@@ -209,7 +209,7 @@ def parse_answer(text: str, schema: Mapping[str, Json], *, finish_reason: str = 
     that fits, or ends inside one; "output_invalid" if nothing fits. `detail` keeps `answer`, `problems` and
     `finish_reason`.
     """
-    good, value = _decode(text.strip().lstrip("\ufeff"))
+    good, value = decoded(text.strip().lstrip("\ufeff"))
     problems = problems_of(value, schema) if good else []
     if good and not problems:
         return value

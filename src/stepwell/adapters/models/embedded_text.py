@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.adapters.models.openai_compatible import OpenAICompatible
+from stepwell.adapters.models.price import FREE
+from stepwell.adapters.models.tools_by_schema import answered_by_schema, asked_by_schema
 from stepwell.errors import Problem, StepFailed
 
 if TYPE_CHECKING:
@@ -106,14 +108,22 @@ class EmbeddedText:
         return problems
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """One answer, at temperature 0 unless the request says otherwise. Raises StepFailed, classified."""
+        """One answer, at temperature 0 unless the request says otherwise. Raises StepFailed, classified.
+
+        Its server takes no tools: calls are chosen under a schema, one at a time.
+        """
         async with _in_time(request.timeout):
             child = await self._serving()
-        asked = _bounded(request)
+        asked = _bounded(asked_by_schema(request) if request.tools or request.turns else request)
         try:
-            return await child.model.complete(asked)
+            reply = await child.model.complete(asked)
         except StepFailed as failure:
             raise await self._explained(failure, child) from None
+        if request.tools:
+            reply = answered_by_schema(reply, request)
+        if asked.on_text is None and request.on_text is not None and reply.text:
+            request.on_text(reply.text)
+        return reply
 
     async def aclose(self) -> None:
         """End the child process and wait for its end; idempotent. Requests afterwards are refused."""
@@ -175,7 +185,7 @@ class EmbeddedText:
             raise _not_started(said, process.returncode)
         model = OpenAICompatible(
             self.name, f"{said['address']}/v1", self.model, api_key=key, schema_as_is=True,
-            extra={"cache_prompt": True, "repeat_penalty": 1.1},
+            extra={"cache_prompt": True, "repeat_penalty": 1.1}, price=FREE,
         )  # fmt: skip
         return _Child(process, model)
 
