@@ -8,6 +8,7 @@ Times are UTC seconds since 1970 unless a name says otherwise; durations are sec
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -677,6 +678,35 @@ class LanguageModel(Protocol):
     """Raises StepFailed, classified."""
 
     async def complete(self, request: ModelRequest) -> ModelReply: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LimitStanding:
+    """How a limit stands for one account. `limit` 0 is none; `scope` says whose calls `holding` and `waiting` count."""
+
+    limit: int
+    scope: Literal["process", "shared"]
+    holding: int
+    waiting: int
+    degraded: str = ""
+    """Why a shared limit is not in force now, and each process counts for itself; "" if it is."""
+    admitted_degraded: int = 0
+    """Calls that this process has let through without having asked the shared limit."""
+
+
+class Limiter(Protocol):
+    """Bounds how many calls to models an account has in flight at once."""
+
+    def slot(self, account: str) -> AbstractAsyncContextManager[None]:
+        """A slot for one call, first come, first served.
+
+        Giving it back never fails. Waiting for it is told to `adapters.limits.queueing`. Raises StepFailed only where
+        a limit that cannot be asked is to refuse.
+        """
+
+    async def standing(self, account: str) -> LimitStanding: ...
+
+    async def aclose(self) -> None: ...
 
 
 class Embedder(Protocol):

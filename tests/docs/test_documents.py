@@ -83,11 +83,13 @@ def test_every_kind_of_failure_is_documented():
 
 
 def test_every_setting_and_its_variable_are_documented():
+    from stepwell.engine.limit_settings import LIMIT_KEYS
     from stepwell.engine.settings import MODEL_KEYS, PROJECT_KEYS, known_variables
 
     text = (ROOT / "docs/reference/settings.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| `([a-zA-Z_.]+)` \| `([A-Z_]+)` \|", text, re.MULTILINE))
-    keys = [*(f"project.{key}" for key in PROJECT_KEYS), *(f"models.NAME.{key}" for key in MODEL_KEYS)]
+    sections = {"project": PROJECT_KEYS, "limits": LIMIT_KEYS, "models.NAME": MODEL_KEYS}
+    keys = [f"{section}.{key}" for section, known in sections.items() for key in known]
     assert rows == dict(zip(keys, known_variables(["name"]), strict=True))
 
 

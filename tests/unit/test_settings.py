@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stepwell.engine.limit_settings import LIMIT_KEYS, LimitSettings
 from stepwell.engine.settings import MODEL_KEYS, PROJECT_KEYS, Settings, absolute_database, known_variables
 from stepwell.errors import DefinitionError
 
@@ -79,6 +80,10 @@ def test_every_key_has_a_twin_in_the_environment(project):
         "STEPWELL_DURABILITY": "normal",
         "STEPWELL_EMBEDDED_GGUF": "m.gguf",
         "STEPWELL_USER": "ana",
+        "STEPWELL_LIMITS_MODEL_CALLS": "4",
+        "STEPWELL_LIMITS_REDIS": "redis://:a-very-secret@cache:6379/1",
+        "STEPWELL_LIMITS_LEASE": "12.5",
+        "STEPWELL_LIMITS_ON_LIMITER_ERROR": "closed",
         "STEPWELL_MODELS_BIG_ONE_PROVIDER": "anthropic",
         "STEPWELL_MODELS_BIG_ONE_BASE_URL": "https://b",
         "STEPWELL_MODELS_BIG_ONE_API_KEY": "sk-very-secret",
@@ -86,7 +91,7 @@ def test_every_key_has_a_twin_in_the_environment(project):
         "STEPWELL_MODELS_BIG_ONE_MAX_CONCURRENCY": "3",
     }
     assert sorted(values) == sorted(known_variables(["big-one"]))
-    assert len(values) == len(PROJECT_KEYS) + len(MODEL_KEYS)
+    assert len(values) == len(PROJECT_KEYS) + len(LIMIT_KEYS) + len(MODEL_KEYS)
     found = Settings.load(project, values)
     model = found.models["big-one"]
     assert (found.durability, found.default_model) == ("normal", "big-one")
@@ -99,6 +104,10 @@ def test_every_key_has_a_twin_in_the_environment(project):
         3,
     )
     assert model.api_key.reveal() == "sk-very-secret"
+    limits = found.limits
+    assert (limits.model_calls, limits.lease, limits.on_limiter_error) == (4, 12.5, "closed")
+    assert limits.redis.reveal() == values["STEPWELL_LIMITS_REDIS"]
+    assert "a-very-secret" not in f"{found!r}"
 
 
 def test_a_model_can_be_made_by_the_environment_alone(project):
@@ -214,3 +223,34 @@ def test_databases_are_made_absolute(url, path):
 def test_what_names_no_file_is_no_database(url):
     with pytest.raises(ValueError):
         absolute_database(url, Path("/p"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("model_calls = -1", "model_calls is a whole number of calls, 0 for no limit"),
+        ("model_calls = true", "model_calls is a whole number of calls, 0 for no limit"),
+        ("lease = 0.5", "lease is a number of seconds from 1 to 3600"),
+        ("lease = nan", "lease is a number of seconds from 1 to 3600"),
+        ('on_limiter_error = "maybe"', "on_limiter_error is local, open or closed, this is 'maybe'"),
+        ('redis = "redis://:pass-word@cache"', "a password is not written into stepwell.toml"),
+        ('redis = "unix:///run/r.sock?password=pass-word"', "a password is not written into stepwell.toml"),
+        ('redis = "http://cache"', "redis is an address redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix://PATH"),
+        ('redis = "redis://cache:port"', "redis is no address that can be read"),
+        ('redis = "redis://"', "redis is an address redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix://PATH"),
+        ('redis = "env:NOT_SET"', "redis has no address: the environment variable NOT_SET is not set"),
+        ("redis = 1", "redis is an address"),
+    ],
+)
+def test_limits_that_cannot_be_are_refused_where_they_are_written(project, lines, message):
+    (told,) = problems(project, f"[limits]\n{lines}\n")
+    assert told.startswith(f"stepwell.toml:2:1: error[settings] {message}\n    hint: write ")
+    assert "pass-word" not in told
+
+
+def test_limits_have_defaults_and_an_unknown_key_is_told(project):
+    write(project, '[limits]\nmodel_calls = 3\nredis = "redis://cache/2"\n')
+    found = Settings.load(project, {}).limits
+    assert found == LimitSettings(model_calls=3, redis=found.redis)
+    assert found.redis.reveal() == "redis://cache/2"
+    assert problems(project, "[limits]\nmodelcalls = 3\n")[0].startswith("stepwell.toml:2:1: error[unknown]")

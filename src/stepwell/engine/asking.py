@@ -1,18 +1,22 @@
 """Asking a model: one question, put again once where the answer does not fit, and what all its requests took.
 
 The law of the file: every request to a model goes through `Asking.ask`, so that whatever bounds or counts requests has
-one place.
+one place. The timeout of a request runs once the request holds its slots, not while it waits for them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from stepwell.adapters.limits.queueing import Queueing
 from stepwell.adapters.models.answer import parse_answer
 from stepwell.adapters.models.conversation import schema_in_words
+from stepwell.engine.flight import LAST_WORD
 from stepwell.errors import StepFailed
 from stepwell.ports import LanguageModel, ModelReply, ModelRequest
 
@@ -22,6 +26,8 @@ SHOWN = 8_000
 """Characters of a wrong answer that the repair request shows to the model."""
 LONG = 100_000
 """Characters from which an answer is parsed in a thread, so that the event loop goes on."""
+QUEUED = 0.01
+"""Seconds in a queue that are worth telling."""
 
 
 @dataclass(slots=True)
@@ -34,6 +40,8 @@ class Usage:
     output_tokens: int = 0
     cost_usd: float | None = None
     repairs: int = 0
+    queued: float = 0.0
+    """Seconds that the requests waited for slots."""
 
     def add(self, reply: ModelReply) -> None:
         self.model = reply.model
@@ -55,24 +63,41 @@ class Usage:
             facts["finish_reason"] = self.finish_reason
         if self.cost_usd is not None:
             facts["cost_usd"] = self.cost_usd
+        if self.queued >= QUEUED:
+            facts["queued_ms"] = round(1000 * self.queued)
         return facts
 
 
 class Asking:
-    """The requests of one performed model call."""
+    """The requests of one performed model call. `slot` is held around each of them."""
 
-    def __init__(self, model: LanguageModel) -> None:
+    def __init__(
+        self, model: LanguageModel, slot: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    ) -> None:
         self.usage = Usage()
         self._model = model
+        self._slot = slot
+        self._queueing = Queueing()
 
     async def ask(self, request: ModelRequest) -> ModelReply:
         """One request. Raises StepFailed, with what the call has taken so far in `detail["usage"]`."""
         try:
-            reply = await self._model.complete(request)
+            async with asyncio.timeout(request.timeout + LAST_WORD) as deadline:
+                with self._queueing.watching(deadline):
+                    async with self._slot():
+                        reply = await self._model.complete(request)
+        except TimeoutError:
+            raise self.with_usage(StepFailed("timeout", f"no result within {request.timeout:g} s")) from None
         except StepFailed as failure:
             raise self.with_usage(failure) from None
+        finally:
+            self.usage.queued = self._queueing.seconds
         self.usage.add(reply)
         return reply
+
+    def worked(self) -> float:
+        """A clock that stands still while a request waits for a slot."""
+        return time.monotonic() - self._queueing.seconds
 
     async def text(self, request: ModelRequest) -> ModelReply:
         """An answer with words in it, or with calls of tools."""
@@ -83,17 +108,17 @@ class Asking:
 
     async def structured(self, request: ModelRequest) -> Json:
         """The value that the model gives under `request.schema`; an answer that does not fit is put right once."""
-        begun = time.monotonic()
+        begun = self.worked()
         return await self.fitting(await self.ask(request), request, begun)
 
     async def fitting(self, reply: ModelReply, request: ModelRequest, begun: float) -> Json:
-        """The value in an answer; one that does not fit is put right once in the time left since `begun`."""
+        """The value in an answer; one that does not fit is put right once in the time left; `begun` is of `worked`."""
         try:
             return await _parsed(reply, request)
         except StepFailed as failure:
             if failure.kind != "output_invalid":
                 raise self.with_usage(failure) from None
-            left = request.timeout - (time.monotonic() - begun)
+            left = request.timeout - (self.worked() - begun)
             if left <= 0:
                 raise self.with_usage(failure) from None
             again = _repair(request, failure, reply.text, left)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepwell.adapters.limits import LocalLimiter, NoLimiter
 from stepwell.adapters.models.embedded_text import EmbeddedText
 from stepwell.adapters.models.embeddings import LocalEmbedder
 from stepwell.adapters.models.limited import Limited
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from stepwell.engine.performer import Performer
     from stepwell.engine.settings import ModelSettings
     from stepwell.interpreter.effect import Effect
+    from stepwell.ports import Limiter
 
 
 async def assemble(
@@ -45,7 +47,9 @@ async def assemble(
     closing: list[Callable[[], Any]] = []
     embedder = LocalEmbedder()
     closing.append(embedder.aclose)
-    worlds = Worlds(store, knowledge, embedder, closing)
+    limiter = _limiter(settings)
+    closing.append(limiter.aclose)
+    worlds = Worlds(store, knowledge, embedder, limiter, closing)
     answering = worlds.models(settings)
     library = SqliteLibrary(store.database)
     shelf = Shelf(store, library, "default")
@@ -59,6 +63,7 @@ async def assemble(
         workflow_file=lambda name, beside: workflow_file(name, beside, settings.workflows),
         tool_files=tool_files,
         models=answering,
+        limiter=limiter,
         world_of=lambda project: worlds.of_project(project, tool_files, settings),
         closing=closing,
     )
@@ -72,11 +77,13 @@ class Worlds:
         store: SqliteRunStore,
         knowledge: SqliteKnowledge,
         embedder: LocalEmbedder,
+        limiter: Limiter,
         closing: list[Callable[[], Any]],
     ) -> None:
         self._store = store
         self._searching = KnowledgePerformer(knowledge)
         self._embedder = embedder
+        self._limiter = limiter
         self._closing = closing
         self._listeners = Listeners()
         self._known: dict[tuple[str, tuple[str, ...]], World] = {}
@@ -85,7 +92,7 @@ class Worlds:
         """The models of a project's settings; they are closed with the engine."""
         models = {name: _limited(model, settings) for name, model in settings.models.items()}
         self._closing += [model.aclose for model in models.values()]
-        return ModelPerformer(models, settings.default_model, self._embedder)
+        return ModelPerformer(models, settings.default_model, self._embedder, limiter=self._limiter)
 
     def world(self, tools: PythonTools, models: ModelPerformer) -> World:
         performers: dict[type[Effect], Performer] = {
@@ -121,6 +128,14 @@ def _file(database: str) -> Path:
         return Path(absolute_database(database, Path.cwd()).removeprefix("sqlite:///"))
     except ValueError as error:
         raise DefinitionError([Problem("error", "database", str(error))]) from None
+
+
+def _limiter(settings: Settings) -> Limiter:
+    if settings.limits.redis:
+        message = "limits over all processes ([limits] redis) are not performed by this version"
+        raise DefinitionError([Problem("error", "not_performed", message, "take it out")])
+    calls = settings.limits.model_calls
+    return LocalLimiter(calls) if calls else NoLimiter()
 
 
 def _limited(model: ModelSettings, settings: Settings) -> EmbeddedText | OpenAICompatible | Limited:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -17,7 +18,7 @@ from stepwell.engine.asking import Asking
 from stepwell.engine.performer import CallContext, Performed
 from stepwell.errors import Problem, StepFailed
 from stepwell.interpreter.effect import Effect, ModelCall
-from stepwell.ports import Embedder, LanguageModel, ModelRequest
+from stepwell.ports import Embedder, LanguageModel, Limiter, ModelRequest
 
 Json: TypeAlias = Any
 
@@ -42,10 +43,21 @@ class ModelPerformer:
     A model whose attribute `judges` is false (the built-in one) is never asked to classify: vectors decide there.
     """
 
-    def __init__(self, models: Mapping[str, LanguageModel], default: str, embedder: Embedder | None = None) -> None:
+    keeps_time = True
+    """A call ends within its timeout by itself: what it waits for slots does not count."""
+
+    def __init__(
+        self,
+        models: Mapping[str, LanguageModel],
+        default: str,
+        embedder: Embedder | None = None,
+        *,
+        limiter: Limiter | None = None,
+    ) -> None:
         self._models = models
         self._default = default
         self._embedder = embedder
+        self._limiter = limiter
         self._labels = LabelVectors(embedder) if embedder is not None else None
 
     def available(self) -> list[Problem]:
@@ -87,9 +99,18 @@ class ModelPerformer:
             raise StepFailed("output_invalid", message, detail=detail)
         return performed
 
+    def _asking(self, choice: _Choice, context: CallContext) -> Asking:
+        """What asks the chosen model, each request in a slot of the account."""
+        limiter = self._limiter
+
+        def slot() -> AbstractAsyncContextManager[None]:
+            return nullcontext() if limiter is None else limiter.slot(context.account)
+
+        return Asking(choice.model, slot)
+
     async def _generate(self, effect: ModelCall, context: CallContext) -> Performed:
         choice = self._choose(effect.model)
-        asking = Asking(choice.model)
+        asking = self._asking(choice, context)
         request = _request(effect, choice, context)
         if effect.schema is not None:
             value = await asking.structured(request)
@@ -107,7 +128,7 @@ class ModelPerformer:
             return Performed(value, _embeddings())
         if not effect.prompt.strip():
             raise StepFailed("validation_error", "there is no text to classify: the prompt is empty")
-        asking = Asking(choice.model)
+        asking = self._asking(choice, context)
         asked = _request(effect, choice, context, prompt=_question(effect.prompt, labels), schema=_choice_of(labels))
         answer = await asking.structured(asked)
         return Performed(chosen(_shares(answer["scores"]), answer["label"]), asking.usage.meta())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stepwell.definition.recipe import RecipeDefinition
     from stepwell.engine.runtime import World
     from stepwell.library.recipes import FoundRecipe
-    from stepwell.ports import KnowledgeStore, Library, RunStore, Tools
+    from stepwell.ports import KnowledgeStore, Library, Limiter, RunStore, Tools
 
 Json: TypeAlias = Any
 Calls: TypeAlias = "dict[tuple[str, str], dict[str, LoadedWorkflow]]"
@@ -64,6 +64,7 @@ class Parts:
     """Where the workflow of a name is, for a file that names it. Raises NotFound."""
     tool_files: tuple[Path, ...] = ()
     models: Models | None = None
+    limiter: Limiter | None = None
     library: Library | None = None
     account: str = "default"
     """Whose library it is."""

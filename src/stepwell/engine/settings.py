@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
+from stepwell.engine.limit_settings import LimitSettings, limit_variables, limits_of
 from stepwell.engine.secret import NO_SECRET, Secret
 from stepwell.engine.settings_text import Reading
 from stepwell.errors import DefinitionError
@@ -28,7 +29,7 @@ EMBEDDED = "embedded"
 PROVIDERS: tuple[Provider, ...] = ("openai", "anthropic", "embedded")
 PROJECT_KEYS = ("workflows", "recipes", "tools", "database", "default_model", "durability", "embedded_gguf", "user")
 MODEL_KEYS = ("provider", "base_url", "api_key", "model", "max_concurrency")
-LATER = ("mcp", "secrets", "limits", "mail", "server")
+LATER = ("mcp", "secrets", "mail", "server")
 """Sections of the format that this version does not read."""
 
 
@@ -63,6 +64,7 @@ class Settings:
     database: str = DATABASE
     default_model: str = EMBEDDED
     models: Mapping[str, ModelSettings] = field(default_factory=_embedded_alone)
+    limits: LimitSettings = field(default_factory=LimitSettings)
     durability: Literal["full", "normal"] = "full"
     embedded_gguf: str = ""
     """A better model file for the embedded provider; "" is the one that is installed."""
@@ -84,6 +86,7 @@ class Settings:
         settings = cls(root=root, file=file)
         settings = _project(settings, reading, data, environ, cwd)
         settings = _models(settings, reading, data, environ)
+        settings = replace(settings, limits=limits_of(reading, data.get("limits", {}), environ, root))
         if reading.problems:
             raise DefinitionError(reading.problems)
         return settings
@@ -123,7 +126,7 @@ def _parsed(reading: Reading) -> dict[str, Json]:
     except tomllib.TOMLDecodeError as error:
         reading.refuse_syntax(str(error))
         return {}
-    known = ("project", "models")
+    known = ("project", "models", "limits")
     for section in data:
         if section in LATER:
             reading.refuse((section,), f"[{section}] is not read by this version", "take it out", code="not_performed")
@@ -297,4 +300,8 @@ def _check_model(reading: Reading, name: str, found: dict[str, Json]) -> None:
 def known_variables(models: Sequence[str] = ()) -> list[str]:
     """The environment twins of every key."""
     project = [f"STEPWELL_{key.upper()}" for key in PROJECT_KEYS]
-    return project + [f"STEPWELL_MODELS_{_twin(name)}_{key.upper()}" for name in models for key in MODEL_KEYS]
+    return (
+        project
+        + limit_variables()
+        + [f"STEPWELL_MODELS_{_twin(name)}_{key.upper()}" for name in models for key in MODEL_KEYS]
+    )

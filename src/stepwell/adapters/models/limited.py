@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
+
+from stepwell.adapters.limits.local import LocalLimiter
 
 if TYPE_CHECKING:
     from stepwell.errors import Problem
@@ -15,7 +16,7 @@ class Limited:
 
     def __init__(self, model: LanguageModel, limit: int) -> None:
         self._model = model
-        self._slots = asyncio.Semaphore(limit)
+        self._slots = LocalLimiter(limit)
 
     @property
     def judges(self) -> bool:
@@ -28,7 +29,7 @@ class Limited:
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Raises StepFailed."""
-        async with self._slots:
+        async with self._slots.slot(""):
             return await self._model.complete(request)
 
     async def aclose(self) -> None:

@@ -1,0 +1,58 @@
+"""Time in a queue: what a call waited for slots, and a deadline that stands still meanwhile.
+
+The law of the file: waiting for a slot is nobody's working time, wherever below the call it happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+
+class Queueing:
+    """What the calls made inside `watching` waited for slots, in seconds."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._deadline: asyncio.Timeout | None = None
+
+    @contextmanager
+    def watching(self, deadline: asyncio.Timeout) -> Iterator[None]:
+        """Hold `deadline` still while something in this context waits for a slot."""
+        self._deadline = deadline
+        outer = _WATCHING.set(self)
+        try:
+            yield
+        finally:
+            _WATCHING.reset(outer)
+            self._deadline = None
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        begun, deadline = loop.time(), self._deadline
+        until = deadline.when() if deadline is not None else None
+        if deadline is not None and until is not None:
+            deadline.reschedule(None)
+        try:
+            yield
+        finally:
+            waited = loop.time() - begun
+            self.seconds += waited
+            if deadline is not None and until is not None:
+                deadline.reschedule(until + waited)
+
+
+_WATCHING: ContextVar[Queueing | None] = ContextVar("queueing", default=None)
+
+
+async def granted(slot: asyncio.Future[None]) -> None:
+    """Wait for a slot, as time in a queue."""
+    watching = _WATCHING.get()
+    if slot.done() or watching is None:
+        await slot
+        return
+    with watching._waiting():  # noqa: SLF001 -- the two are one thing
+        await slot
