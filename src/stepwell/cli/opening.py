@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 import click
 
 from stepwell.cli.exits import FAILED, USAGE, Refusal
+from stepwell.cli.guard import guard_output
 from stepwell.cli.program import program
 from stepwell.cli.text import visible
 
@@ -92,6 +93,7 @@ async def opened(
     from stepwell.engine.engine import open_engine
 
     settings = settings_at(start)
+    guard_output(settings)
     url = _absolute(database)
     async with contextlib.AsyncExitStack() as stack:
         if missing != "make" and not (file := database_file(database, settings)).exists():

@@ -22,6 +22,7 @@ from stepwell.engine.runtime import World
 from stepwell.engine.settings import Settings, absolute_database
 from stepwell.engine.shelf import RecipesInFilesOrOnTheShelf, Shelf
 from stepwell.engine.tool_performer import ToolPerformer
+from stepwell.engine.vault import Vault
 from stepwell.errors import DefinitionError, Problem
 from stepwell.interpreter.effect import KnowledgeRead, KnowledgeWrite, ModelCall, Notify, ToolCall
 from stepwell.library.recipes import FileRecipes
@@ -52,11 +53,12 @@ async def assemble(
     worlds = Worlds(store, knowledge, embedder, limiter, closing)
     answering = worlds.models(settings)
     library = SqliteLibrary(store.database)
+    vault = Vault(settings.secrets, settings.keys())
     shelf = Shelf(store, library, "default")
     return Parts(
         store=store,
         library=library,
-        world=worlds.world(registered, answering),
+        world=worlds.world(registered, answering, vault),
         tools=registered,
         knowledge=knowledge,
         recipes_beside=lambda path: RecipesInFilesOrOnTheShelf(FileRecipes(path, settings.recipes), shelf),
@@ -64,6 +66,7 @@ async def assemble(
         tool_files=tool_files,
         models=answering,
         limiter=limiter,
+        vault=vault,
         world_of=lambda project: worlds.of_project(project, tool_files, settings),
         closing=closing,
     )
@@ -94,7 +97,7 @@ class Worlds:
         self._closing += [model.aclose for model in models.values()]
         return ModelPerformer(models, settings.default_model, self._embedder, limiter=self._limiter)
 
-    def world(self, tools: PythonTools, models: ModelPerformer) -> World:
+    def world(self, tools: PythonTools, models: ModelPerformer, vault: Vault) -> World:
         performers: dict[type[Effect], Performer] = {
             ModelCall: models,
             ToolCall: ToolPerformer(tools),
@@ -102,7 +105,7 @@ class Worlds:
             KnowledgeWrite: self._searching,
             Notify: NotifyPerformer(),
         }
-        return World(self._store, performers, tools, self._listeners)
+        return World(self._store, performers, tools, self._listeners, vault=vault)
 
     def of_project(self, project: dict[str, Any], own: Sequence[Path], settings: Settings) -> World | None:
         """The world of the project that a run was started in; None if it is the engine's own.
@@ -119,7 +122,8 @@ class Worlds:
         key = (root, files)
         if key not in self._known:
             its = Settings.load(Path(root), os.environ)
-            self._known[key] = self.world(PythonTools.from_files(files), self.models(its))
+            vault = Vault(its.secrets, its.keys())
+            self._known[key] = self.world(PythonTools.from_files(files), self.models(its), vault)
         return self._known[key]
 
 

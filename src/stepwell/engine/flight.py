@@ -1,7 +1,8 @@
 """Flights: effects while they are being performed.
 
 The law of the file: however a performer ends, its attempt says how; a call that may not be repeated is known to the
-journal before it is made, and is awaited even if whoever asked for it is not there any more.
+journal before it is made, and is awaited even if whoever asked for it is not there any more. Values of secrets come in
+here, into what is performed, and what comes of it leaves without them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from stepwell.engine.vault import NO_VAULT, Vault
 from stepwell.errors import StepFailed, Unavailable
 from stepwell.interpreter.normalise import normalised_json
 from stepwell.interpreter.runtime import Attempt
@@ -17,6 +19,7 @@ from stepwell.journal import path as paths
 from stepwell.journal.entry import Body, Draft
 
 if TYPE_CHECKING:
+    from stepwell.adapters.redaction import Redactor
     from stepwell.engine.ledger import Ledger
     from stepwell.engine.performer import CallContext, Performer
     from stepwell.interpreter.effect import Effect
@@ -31,12 +34,17 @@ class Flights:
     """The effects that one pass has in flight."""
 
     def __init__(
-        self, performers: Mapping[type[Effect], Performer], ledger: Ledger, clock: Callable[[], float]
+        self,
+        performers: Mapping[type[Effect], Performer],
+        ledger: Ledger,
+        clock: Callable[[], float],
+        vault: Vault = NO_VAULT,
     ) -> None:
         self.aloft: dict[str, Attempt] = {}
         self._performers = performers
         self._ledger = ledger
         self._clock = clock
+        self._vault = vault
         self._stragglers: dict[str, tuple[asyncio.Task[None], Attempt, str]] = {}
 
     async def perform(self, effect: Effect, context: CallContext, attempt: Attempt, text: bytes, digest: str) -> None:
@@ -105,16 +113,18 @@ class Flights:
 
     async def _fly(self, performer: Performer, effect: Effect, context: CallContext, attempt: Attempt) -> None:
         """Perform an effect within `context.timeout` seconds. Only the store's failure and a cancellation leave."""
+        hide = self._vault.redactor
         try:
+            revealed = self._vault.reveal(effect)
             if getattr(performer, "keeps_time", False):
-                performed = await performer(effect, context)
+                performed = await performer(revealed, context)
             else:
                 async with asyncio.timeout(context.timeout + LAST_WORD):
-                    performed = await performer(effect, context)
-            attempt.value, attempt.text = normalised_json(performed.value)
-            attempt.meta, attempt.outgoing = performed.meta, performed.outgoing
+                    performed = await performer(revealed, context)
+            attempt.value, attempt.text = hide.result(*normalised_json(performed.value))
+            attempt.meta, attempt.outgoing = hide.json(performed.meta), performed.outgoing
         except StepFailed as failure:
-            attempt.failure = failure
+            attempt.failure = without_secrets(failure, hide)
             usage = failure.detail.get("usage") if isinstance(failure.detail, dict) else None
             attempt.meta = usage if isinstance(usage, dict) else None
         except TimeoutError:
@@ -122,8 +132,20 @@ class Flights:
         except Unavailable:
             raise
         except Exception as error:  # noqa: BLE001 -- a fault of an adapter is this step's failure, not the engine's
-            attempt.failure = StepFailed("tool_error", f"{type(error).__name__}: {error}")
+            attempt.failure = StepFailed("tool_error", hide.text(f"{type(error).__name__}: {error}"))
         attempt.ended = max(attempt.started, self._clock())
+
+
+def without_secrets(failure: StepFailed, hide: Redactor) -> StepFailed:
+    """The failure with no secret in any of its parts."""
+    if not hide:
+        return failure
+    told = hide.json(failure.record())
+    if told == failure.record():
+        return failure
+    clean = StepFailed.of(told)
+    clean.final, clean.suspends = failure.final, failure.suspends
+    return clean
 
 
 def _doubtful(failure: StepFailed | None) -> StepFailed | None:

@@ -11,6 +11,7 @@ from stepwell.definition.load import load_file
 from stepwell.definition.step import NoRecipes, Recipes
 from stepwell.engine.clock import USUAL, Rhythm
 from stepwell.engine.shelf import Shelf
+from stepwell.engine.vault import NO_VAULT, Vault
 from stepwell.errors import DefinitionError, NotFound, Problem
 from stepwell.kinds import discover
 
@@ -65,6 +66,8 @@ class Parts:
     tool_files: tuple[Path, ...] = ()
     models: Models | None = None
     limiter: Limiter | None = None
+    vault: Vault = NO_VAULT
+    """The secrets that workflows may name."""
     library: Library | None = None
     account: str = "default"
     """Whose library it is."""

@@ -52,7 +52,8 @@ class Preflight:
         return filled, problems
 
     def _steps(self, loaded: LoadedWorkflow) -> Iterator[Problem]:
-        return self._told(loaded, lambda step: self._step(step, loaded))
+        yield from self._told(loaded, lambda step: self._step(step, loaded))
+        yield from self._parts.vault.missing(loaded, _everything(loaded))
 
     def _told(
         self, loaded: LoadedWorkflow, check: Callable[[Step], Iterator[tuple[str, str, str]]]

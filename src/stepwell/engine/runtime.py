@@ -18,6 +18,7 @@ from stepwell.engine.events import Event, told_by
 from stepwell.engine.flight import Flights
 from stepwell.engine.ledger import Ledger
 from stepwell.engine.performer import CallContext, Performer
+from stepwell.engine.vault import NO_VAULT, Vault
 from stepwell.engine.waiting import Waiting, parked
 from stepwell.errors import StepFailed
 from stepwell.interpreter.interruption import Abort, RunCancelled, RunTimedOut
@@ -69,6 +70,8 @@ class World:
     listeners: Listeners
     definitions: Definitions | None = None
     clock: Clock = SYSTEM
+    vault: Vault = NO_VAULT
+    """Whose values are put into calls, and kept out of what comes of them."""
 
 
 class LiveRuntime:
@@ -97,7 +100,7 @@ class LiveRuntime:
         self._world = world
         self.clock = steady(world.clock)
         self._ledger = Ledger(lease, loaded, world.store, self._tell, self.clock, world.clock.monotonic)
-        self._flights = Flights(world.performers, self._ledger, self.clock)
+        self._flights = Flights(world.performers, self._ledger, self.clock, world.vault)
         self._waiting = Waiting(lease, loaded, world.store, self._ledger, self._tell_wait, world.clock.now)
         self._waiting.on_idle = self._set_idle
         self._cut: list[tuple[str, Attempt]] = []

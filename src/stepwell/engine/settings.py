@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from stepwell.engine.limit_settings import LimitSettings, limit_variables, limits_of
 from stepwell.engine.secret import NO_SECRET, Secret
+from stepwell.engine.settings_secrets import named_secret, read_secrets, secret_from
 from stepwell.engine.settings_text import Reading
 from stepwell.errors import DefinitionError
 
@@ -29,7 +30,7 @@ EMBEDDED = "embedded"
 PROVIDERS: tuple[Provider, ...] = ("openai", "anthropic", "embedded")
 PROJECT_KEYS = ("workflows", "recipes", "tools", "database", "default_model", "durability", "embedded_gguf", "user")
 MODEL_KEYS = ("provider", "base_url", "api_key", "model", "max_concurrency")
-LATER = ("mcp", "secrets", "mail", "server")
+LATER = ("mcp", "mail", "server")
 """Sections of the format that this version does not read."""
 
 
@@ -68,6 +69,8 @@ class Settings:
     durability: Literal["full", "normal"] = "full"
     embedded_gguf: str = ""
     """A better model file for the embedded provider; "" is the one that is installed."""
+    secrets: Mapping[str, Secret] = field(default_factory=dict)
+    """Those that workflows may name."""
     user: str = ""
     """Who one is on the command line, by name or e-mail address; "" is the local operator."""
 
@@ -87,9 +90,15 @@ class Settings:
         settings = _project(settings, reading, data, environ, cwd)
         settings = _models(settings, reading, data, environ)
         settings = replace(settings, limits=limits_of(reading, data.get("limits", {}), environ, root))
+        settings = replace(settings, secrets=read_secrets(reading, data.get("secrets", {}), root, environ))
         if reading.problems:
             raise DefinitionError(reading.problems)
         return settings
+
+    def keys(self) -> dict[str, Secret]:
+        """Secrets of the settings that no workflow may name, by where they are said."""
+        keys = {f"models.{name}.api_key": model.api_key for name, model in self.models.items() if model.api_key}
+        return keys | ({"limits.redis": self.limits.redis} if self.limits.redis else {})
 
 
 def find_file(start: Path, cwd: Path) -> Path | None:
@@ -126,7 +135,7 @@ def _parsed(reading: Reading) -> dict[str, Json]:
     except tomllib.TOMLDecodeError as error:
         reading.refuse_syntax(str(error))
         return {}
-    known = ("project", "models", "limits")
+    known = ("project", "models", "limits", "secrets")
     for section in data:
         if section in LATER:
             reading.refuse((section,), f"[{section}] is not read by this version", "take it out", code="not_performed")
@@ -270,16 +279,9 @@ def _model(
 
 
 def _secret(reading: Reading, where: tuple[str, ...], value: str, root: Path, environ: Mapping[str, str]) -> Secret:
-    source, _, rest = value.partition(":")
-    if source == "env" and rest:
-        return Secret.of_environment(rest, environ)
-    if source == "file" and rest:
-        return Secret.of_file(root / Path(rest).expanduser())
     if isinstance(value, _FromEnvironment):
-        return Secret.given(str(value), value.variable)
-    hint = 'write api_key = "env:NAME_OF_A_VARIABLE" or "file:PATH"'
-    reading.refuse(where, "a key is not written into stepwell.toml", hint)
-    return NO_SECRET
+        return secret_from(value, root, environ) or Secret.given(str(value), value.variable)
+    return named_secret(reading, where, value, root, environ)
 
 
 def _check_model(reading: Reading, name: str, found: dict[str, Json]) -> None:

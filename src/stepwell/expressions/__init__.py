@@ -12,7 +12,7 @@ from .functions import FUNCTIONS as _FUNCTIONS
 from .notes import Note
 from .program import Json, Program, compile_expression
 from .refs import Ref, Wild
-from .template import Template, compile_template
+from .template import SecretName, Template, compile_template
 from .tree import TemplateTree, compile_tree
 from .vocabulary import MACROS, ROOTS
 
@@ -29,6 +29,7 @@ __all__ = [
     "Note",
     "Program",
     "Ref",
+    "SecretName",
     "StepShape",
     "Template",
     "TemplateTree",

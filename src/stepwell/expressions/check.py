@@ -46,7 +46,7 @@ _PLACES = {
     "result": "it exists in retry.when",
     "call": "it exists in the steps of verify, in took_effect and in its output",
     "event": "it exists in wait.match",
-    "secret": "it exists in the arguments of tools and in headers",
+    "secret": "it belongs into `arguments` of tool_call and browser_action; it goes to no model, condition or document",
 }
 _BOOLEAN = frozenset(("boolean",))
 _ITERABLE = frozenset(("array", "object"))

@@ -2,7 +2,8 @@
 Texts with `{{ }}`: which braces are references, and how a text is rendered.
 
 `{{` opens a reference only if a root or a known function follows; everything else is text, byte for byte. What is
-inserted is never looked at again.
+inserted is never looked at again. A secret stays a name here: it stands alone between its braces, rendering shows
+its reference, and only `pieces()` says where its value belongs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from .compile import build, passes_through
 from .errors import Absent, ExpressionError, Fault
 from .functions import FUNCTIONS
 from .limits import FUEL, REFERENCES, TEMPLATE_CHARS
+from .nodes import Get, Var
 from .notes import Note, notes_of
 from .parser import parse
 from .patterns import PatternRoom
@@ -35,10 +37,29 @@ Json: TypeAlias = Any
 _CALLABLE = frozenset(FUNCTIONS) | {"has", "default"}
 
 
+class SecretName(str):
+    """The name of a secret where its value belongs."""
+
+    __slots__ = ()
+
+
+class _Placeholder:
+    """The part of a text where a secret belongs: it renders as the reference that was written."""
+
+    __slots__ = ("name", "shown")
+
+    def __init__(self, name: SecretName) -> None:
+        self.name = name
+        self.shown = f"{{{{secret.{name}}}}}"
+
+    def __call__(self, _context: Mapping[str, Json], _frame: list[Any]) -> str:
+        return self.shown
+
+
 class Template:
     """A text with references, ready to be rendered. Made by `compile_template`."""
 
-    __slots__ = ("_frame", "_parts", "_settles", "_spans", "names", "nodes", "source")
+    __slots__ = ("_frame", "_parts", "_secrets", "_settles", "_spans", "names", "nodes", "source")
 
     def __init__(self, source: str, scanned: _Scan, names: Collection[str]) -> None:
         self.source = source
@@ -47,6 +68,7 @@ class Template:
         self._spans = tuple(scanned.spans)
         self._frame = (FUEL, *([None] * scanned.slots))
         self._parts: tuple[str | Closure, ...] = tuple(scanned.whole() or scanned.parts)
+        self._secrets = {index: part.name for index, part in enumerate(self._parts) if isinstance(part, _Placeholder)}
         self._settles = self.is_whole and not passes_through(self.nodes[0])
 
     def __repr__(self) -> str:
@@ -82,6 +104,23 @@ class Template:
                 if len(self.nodes) == 1:
                     return settled(value) if self._settles else value if type(value) in JSON_TYPES else passed(value)
             return _joined(parts, context, frame)
+        except (Fault, Absent) as problem:
+            raise problem.within(self.source) from None
+        except RecursionError:
+            raise too_deep(self.source) from None
+
+    @property
+    def has_secrets(self) -> bool:
+        return bool(self._secrets)
+
+    def pieces(self, context: Mapping[str, Json]) -> tuple[str | SecretName, ...]:
+        """What `render` joins into a text, with the names of secrets where their values belong. Raises as it does."""
+        frame: list[Any] = list(self._frame)
+        try:
+            return tuple(
+                self._secrets[index] if index in self._secrets else _joined((part,), context, frame)
+                for index, part in enumerate(self._parts)
+            )
         except (Fault, Absent) as problem:
             raise problem.within(self.source) from None
         except RecursionError:
@@ -181,9 +220,21 @@ class _Scan:
         node, slots, end = parse(self.text, at + 2, names=self.names, live=True)
         self.nodes.append(node)
         self.spans.append((at, end))
-        self.parts.append(build(node, self.room))
+        secret = _secret(node) if "secret" in self.text[at:end] else None
+        self.parts.append(build(node, self.room) if secret is None else _Placeholder(secret))
         self.slots = max(self.slots, slots)
         return end
+
+
+def _secret(node: Node) -> SecretName | None:
+    """The secret that a reference is; None if it has nothing to do with any. Raises Fault for another use of one."""
+    if isinstance(node, Get) and isinstance(node.base, Var) and node.base.name == "secret" and not node.base.slot:
+        if isinstance(node.key, str) and not node.optional:
+            return SecretName(node.key)
+    elif all(ref.root != "secret" for ref in references(node)):
+        return None
+    raise Fault("scope", "a secret stands alone between its braces, and nothing is computed with it", node.pos,
+                "write {{secret.NAME}}; text may stand before and after it")  # fmt: skip
 
 
 @lru_cache(maxsize=64)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .errors import ExpressionError
 from .limits import RESULT_VALUES, TREE_NESTING
-from .template import Template, compile_template
+from .template import SecretName, Template, compile_template
 from .values import kind_of
 
 if TYPE_CHECKING:
@@ -44,6 +44,15 @@ class TemplateTree:
     def templates(self) -> tuple[tuple[Path, Template], ...]:
         """Every text that has references or braces in it, with its path."""
         return self._templates
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether the value of a secret belongs anywhere in it."""
+        return any(template.has_secrets for _, template in self._templates)
+
+    def secrets(self, context: Mapping[str, Json]) -> tuple[tuple[Path, tuple[str | SecretName, ...]], ...]:
+        """Where texts lie in which the values of secrets belong, and what those texts are joined from."""
+        return tuple((path, template.pieces(context)) for path, template in self._templates if template.has_secrets)
 
     def refs(self) -> tuple[tuple[Path, Ref], ...]:
         """Every reference, with the path of the argument it stands in."""

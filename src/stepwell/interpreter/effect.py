@@ -1,11 +1,13 @@
 """Effects: what a step wants done to the world, as data that can be hashed, shown and sent.
 
 The law of the file: an effect holds rendered arguments only, never a step's name, timeout or retry, so that its digest
-changes exactly when what would be done changes. Secrets are placeholders here; performers put them in.
+changes exactly when what would be done changes. Of secrets it holds names, and where their values belong: rendered
+arguments are never searched for references, and the values are put in when the effect is performed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
 from typing import Any, ClassVar, Self, TypeAlias
@@ -13,9 +15,18 @@ from typing import Any, ClassVar, Self, TypeAlias
 import msgspec
 
 from stepwell.errors import StepFailed
+from stepwell.expressions import SecretName
 
 Json: TypeAlias = Any
 _encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class SecretText:
+    """A text among the arguments into which values of secrets belong: its place, and what it is joined from."""
+
+    place: tuple[str | int, ...]
+    pieces: tuple[str | SecretName, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +43,15 @@ class Effect:
     def again(self) -> bool:
         """Whether it may be performed again when nobody knows whether it was."""
         return self.idempotent
+
+    def secret_names(self) -> tuple[str, ...]:
+        """The secrets whose values belong into it."""
+        return ()
+
+    def revealed(self, value_of: Callable[[str], str]) -> Self:
+        """The same with the values of secrets in their places: to be performed, and for nothing else."""
+        del value_of
+        return self
 
     def edited(self, edits: dict[str, Json]) -> Self:
         """The same with other arguments. Raises StepFailed (validation_error) for one that it does not have."""
@@ -87,12 +107,28 @@ class ToolCall(Effect):
     tool: str
     call: dict[str, Json] = field(default_factory=dict)
     repeatable: bool = True
+    secrets: tuple[SecretText, ...] = ()
 
     def arguments(self) -> Json:
         return self.call
 
+    def secret_names(self) -> tuple[str, ...]:
+        return tuple(
+            {str(piece): None for text in self.secrets for piece in text.pieces if isinstance(piece, SecretName)}
+        )
+
+    def revealed(self, value_of: Callable[[str], str]) -> Self:
+        call: Json = self.call
+        for text in self.secrets:
+            told = "".join(value_of(piece) if isinstance(piece, SecretName) else piece for piece in text.pieces)
+            call = _with(call, text.place, told)
+        return replace(self, call=call, secrets=())
+
     def edited(self, edits: dict[str, Json]) -> Self:
-        return replace(self, call=self.call | edits)
+        """An argument that a person gave is data; a secret stays where its text was left as it is shown."""
+        call = self.call | edits
+        kept = tuple(text for text in self.secrets if _at(call, text.place) == _at(self.call, text.place))
+        return replace(self, call=call, secrets=kept)
 
     def again(self) -> bool:
         return self.repeatable
@@ -159,6 +195,25 @@ class Notify(Effect):
         return {"to": self.to, "subject": self.subject, "message": self.message, "priority": self.priority}
 
 
+def _at(value: Json, place: tuple[str | int, ...]) -> Json:
+    """What lies at a place of arguments; None if there is nothing."""
+    for key in place:
+        inside = isinstance(value, dict) and key in value
+        if not inside and not (isinstance(value, list) and isinstance(key, int) and key < len(value)):
+            return None
+        value = value[key]
+    return value
+
+
+def _with(value: Json, place: tuple[str | int, ...], text: str) -> Json:
+    """A copy of arguments with a text at a place; what lies beside the way there is shared."""
+    if not place:
+        return text
+    copy: Json = dict(value) if isinstance(value, dict) else list(value)
+    copy[place[0]] = _with(copy[place[0]], place[1:], text)
+    return copy
+
+
 def encoded(effect: Effect) -> bytes:
     """The effect's arguments as JSON text."""
     return _encode(effect.arguments())
@@ -170,4 +225,6 @@ def digest(effect: Effect, text: bytes) -> str:
     hashed.update(effect.word.encode())
     if isinstance(effect, ToolCall):
         hashed.update(effect.tool.encode())
+    if names := effect.secret_names():
+        hashed.update(_encode(names))
     return hashed.hexdigest()

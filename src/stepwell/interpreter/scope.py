@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.fields import Expression, Template, Value
 from stepwell.errors import StepFailed
 from stepwell.interpreter.definition import input_of
+from stepwell.interpreter.effect import SecretText
 from stepwell.interpreter.exports import exported, take_in
 from stepwell.interpreter.frame import Outputs, Record, Records
 from stepwell.interpreter.instants import instant
@@ -182,6 +183,17 @@ class Scope:
     def render(self, value: Value) -> Json:
         """A value with its templates resolved."""
         return value.tree.render(self.context)
+
+    def arguments(self, values: Mapping[str, Value]) -> tuple[dict[str, Json], tuple[SecretText, ...]]:
+        """Arguments with their templates resolved, and where in them the values of secrets belong."""
+        found = {name: value.tree.render(self.context) for name, value in values.items()}
+        secrets = [
+            SecretText((name, *path), pieces)
+            for name, value in values.items()
+            if value.tree.has_secrets
+            for path, pieces in value.tree.secrets(self.context)
+        ]
+        return found, tuple(secrets)
 
     def text(self, template: Template) -> str:
         """A template as text: what is not text is written as JSON, as inside a longer text."""

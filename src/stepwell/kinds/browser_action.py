@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Literal
 
 from stepwell.definition.fields import Value
 from stepwell.definition.step import Location
@@ -12,6 +12,8 @@ from stepwell.interpreter.kind import Action
 
 class BrowserAction(Action):
     """Calls a tool of a browser MCP server; the output is the tool's result."""
+
+    extra_roots: ClassVar[Mapping[str, tuple[str, ...]]] = {"arguments": ("secret",)}
 
     type: Literal["browser_action"]
     server: str

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from stepwell.definition.fields import Value
 from stepwell.definition.step import Verify
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 class ToolCallStep(Action):
     """Calls a registered Python function; the output is its result."""
 
+    extra_roots: ClassVar[Mapping[str, tuple[str, ...]]] = {"arguments": ("secret",)}
+
     type: Literal["tool_call"]
     tool: str
     arguments: dict[str, Value] = {}
@@ -23,6 +26,6 @@ class ToolCallStep(Action):
     verify: Verify | None = None
 
     def effect(self, scope: Scope) -> Effect:
-        arguments = {name: scope.render(value) for name, value in self.arguments.items()}
+        arguments, secrets = scope.arguments(self.arguments)
         repeatable = scope.tool_is_idempotent(self.tool) if self.idempotent is None else self.idempotent
-        return ToolCall(tool=self.tool, call=arguments, repeatable=repeatable)
+        return ToolCall(tool=self.tool, call=arguments, repeatable=repeatable, secrets=secrets)

@@ -15,6 +15,7 @@ from stepwell.adapters.python_tools import PythonTools
 from stepwell.definition import json_text, yaml_text
 from stepwell.definition.positions import Positions, plain
 from stepwell.definition.report import Report, TooWrong
+from stepwell.engine.vault import SCRIPTED
 from stepwell.errors import DefinitionError, Problem
 from stepwell.interpreter.effect import Effect, KnowledgeRead, KnowledgeWrite, ModelCall, Notify, ToolCall
 from stepwell.testing.mortal_store import MortalStore
@@ -77,7 +78,7 @@ class Mocks:
         if not self._started:
             return changed
         known = AnyTools(ScriptedWorld(known=parts.tools))
-        return replace(changed, remembers={"mock": self.scripts}, tools=known, models=AnyModels())
+        return replace(changed, remembers={"mock": self.scripts}, tools=known, models=AnyModels(), vault=SCRIPTED)
 
     def use(self, engine: Engine) -> None:
         """The engine through which scripted people act."""
@@ -106,7 +107,7 @@ class Mocks:
         performers: dict[type[Effect], Performer] = {kind: self._performer(kind, scripts, known) for kind in EFFECTS}
         store = MortalStore(parts.world.store, lambda wait: self._opened(wait, scripts, known))
         tools = AnyTools(ScriptedWorld(known=known))
-        return replace(parts.world, store=store, performers=performers, tools=tools)
+        return replace(parts.world, store=store, performers=performers, tools=tools, vault=SCRIPTED)
 
     def _performer(self, kind: type[Effect], scripts: dict[str, Json], known: Tools) -> Performer:
         async def perform(effect: Effect, context: CallContext) -> Performed:

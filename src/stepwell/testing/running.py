@@ -23,6 +23,7 @@ from stepwell.engine.events import Listeners
 from stepwell.engine.parts import Parts
 from stepwell.engine.runtime import World
 from stepwell.engine.settings import Settings
+from stepwell.engine.vault import SCRIPTED
 from stepwell.errors import Conflict
 from stepwell.journal import path as paths
 from stepwell.kinds import discover
@@ -93,7 +94,8 @@ def _parts(store: Any, world: ScriptedWorld, clock: VirtualClock, settings: Sett
     tools = AnyTools(world)
     return Parts(
         store=store,
-        world=World(store, world.performers(), tools, Listeners(), clock=clock),
+        world=World(store, world.performers(), tools, Listeners(), clock=clock, vault=SCRIPTED),
+        vault=SCRIPTED,
         tools=tools,
         knowledge=world.knowledge,
         recipes_beside=lambda path: FileRecipes(path, settings.recipes),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepwell.definition.report import Finding
-from stepwell.definition.visibility import refs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,9 +33,6 @@ def _step(site: StepSite) -> Iterator[Finding]:
     step, where = site.step, site.where
     if getattr(step, "knowledge", None):
         yield _refusal((*where, "knowledge"), "automatic `knowledge`", "use a kb_search step and its passages")
-    for text in site.texts:
-        if any(ref.root == "secret" for ref in refs_of(text.value)):
-            yield _refusal((*where, *text.where), "`secret`")
 
 
 def _workflow(workflow: Workflow) -> Iterator[Finding]:

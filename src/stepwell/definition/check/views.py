@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from stepwell.definition.step import Recipes, Schema
     from stepwell.definition.texts import Text
 
-_ROOTS: dict[str, Schema | None] = {"secret": None}
 _AFTERWARDS = (("on_error",), ("retry",), ("verify",))
 """Fields whose conditions are tested when the step has run."""
 
@@ -158,7 +157,7 @@ class Views:
         if text.within is not None:
             block = next((one for one in site.blocks if one.block and one.block.where == text.within), None)
             visible = self._end_of(self._place(block)) if block else visible
-        roots = {**_ROOTS, **dict.fromkeys((*text.roots, *sight.roots))}
+        roots: dict[str, Schema | None] = dict.fromkeys((*text.roots, *sight.roots))
         return CheckEnv(visible, self.known, self.workflow.input or None, item, names, roots)
 
     def start(self, roots: tuple[str, ...] = ()) -> CheckEnv:
@@ -168,7 +167,7 @@ class Views:
     def end(self) -> CheckEnv:
         """What the output of the workflow sees."""
         visible = self._end_of(self._place(self._top))
-        return CheckEnv(visible, self.known, self.workflow.input or None, roots=_ROOTS)
+        return CheckEnv(visible, self.known, self.workflow.input or None)
 
 
 def _namers(survey: Survey) -> dict[int, list[tuple[StepSite, bool]]]:

@@ -1,0 +1,250 @@
+"""Redaction: texts without the values of secrets, in whatever common spelling these stand there.
+
+The law of the file: what holds no secret comes back as the same object, quickly; what was redacted once stays as it is;
+the parts of a stream are searched as if they were one text.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+from urllib.parse import quote, quote_plus
+
+import msgspec
+
+Json: TypeAlias = Any
+
+SHORTEST = 4
+"""Characters that a secret must have: a shorter text cannot be told from others."""
+_LINE = 12
+"""Characters from which one line of a secret of several lines is one of its own."""
+_WORD = 4
+_HEX = re.compile(r"%[0-9A-F]{2}|\\u[0-9a-f]{4}")
+_encode = msgspec.json.Encoder().encode
+
+
+class Redactor:
+    """Knows secrets by their names. Everything it gives out says `[secret NAME]` in the place of their values."""
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        """Values shorter than `SHORTEST` are left out: they are refused elsewhere."""
+        names: dict[str, str] = {}
+        for name, value in secrets.items():
+            for form in spellings(value) if len(value) >= SHORTEST else ():
+                names.setdefault(form, f"[secret {name}]")
+        self._markers = names
+        self._sorted = sorted(names)
+        self._longest = max(map(len, names), default=0)
+        self._known = re.compile("|".join(map(re.escape, sorted(set(names.values()))))) if names else None
+        self._words: dict[int, list[tuple[bytes, str]]] = {}
+        self._short: list[tuple[bytes, str]] = []
+        for form in sorted(names):
+            for spelt in {form.encode("utf-8", "surrogatepass"), _encode(_plain(form))[1:-1]}:
+                self._index(spelt, form)
+        self._any = frozenset(self._words)
+
+    def __bool__(self) -> bool:
+        return bool(self._markers)
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(set(self._markers.values()))} secrets)"
+
+    def text(self, text: str) -> str:
+        """`text` with every secret replaced."""
+        if not self._markers or len(text) < SHORTEST:
+            return text
+        found = self._spans(text, self._suspects(text.encode("utf-8", "surrogatepass")))
+        return _replaced(text, found) if found else text
+
+    def json(self, value: Json) -> Json:
+        """Plain JSON with every secret replaced, in keys too; a number that is a secret becomes text."""
+        return self.result(value, _encode(value))[0] if self._markers else value
+
+    def result(self, value: Json, text: bytes) -> tuple[Json, bytes]:
+        """The same for a value whose JSON text is at hand."""
+        suspects = self._suspects(text) if self._markers else None
+        if not suspects:
+            return value, text
+        clean = self._walked(value, suspects)
+        return clean, _encode(clean)
+
+    def stream(self, tell: Callable[[str], None]) -> RedactedStream:
+        """What tells a text that comes in parts, without secrets."""
+        return RedactedStream(self, tell)
+
+    # ── finding ──
+
+    def _index(self, spelt: bytes, form: str) -> None:
+        """File a spelling under one word of four bytes for each way in which it may lie to such words of a text."""
+        if len(spelt) < 2 * _WORD - 1:
+            self._short.append((spelt, form))
+            return
+        middle = (len(spelt) - 2 * _WORD + 1) // 2
+        for at in range(middle, middle + _WORD):
+            word = int.from_bytes(spelt[at : at + _WORD], sys.byteorder)
+            self._words.setdefault(word, []).append((spelt, form))
+
+    def _suspects(self, data: bytes) -> set[str]:
+        """The spellings that are in a text. One look at each of its words says of nearly all that they are not."""
+        found = {form for spelt, form in self._short if spelt in data}
+        words = memoryview(data)[: len(data) // _WORD * _WORD].cast("I")
+        for word in self._any.intersection(words):
+            found |= {form for spelt, form in self._words[word] if form not in found and spelt in data}
+        return found
+
+    def _spans(self, text: str, suspects: set[str]) -> list[tuple[int, int, str]]:
+        """Where these spellings lie, in order and apart; what overlaps is one, under the name of the longest."""
+        suspects = {form for form in suspects if form in text}
+        if not suspects or self._known is None:
+            return []
+        told = [match.span() for match in self._known.finditer(text)]
+        found = sorted(
+            (start, start + len(form), self._markers[form])
+            for form in suspects
+            for start in _starts(text, form)
+            if not any(begin <= start and start + len(form) <= end for begin, end in told)
+        )
+        merged: list[tuple[int, int, str]] = []
+        widest = 0
+        for start, end, marker in found:
+            if merged and start < merged[-1][1]:
+                before = merged[-1]
+                name = marker if end - start > widest else before[2]
+                merged[-1] = before[0], max(end, before[1]), name
+                widest = max(widest, end - start)
+            else:
+                merged.append((start, end, marker))
+                widest = end - start
+        return merged
+
+    def look(self, text: str) -> tuple[list[tuple[int, int, str]], int]:
+        """Where secrets lie in the text of a stream, and where the part of it begins that is to be held back."""
+        return self._spans(text, self._suspects(text.encode("utf-8", "surrogatepass"))), self._held(text)
+
+    def _held(self, text: str) -> int:
+        """Where the part at the end of a text begins that may be the beginning of a secret; its length for none."""
+        for start in range(max(0, len(text) - self._longest + 1), len(text)):
+            tail = text[start:]
+            at = bisect_left(self._sorted, tail)
+            while at < len(self._sorted) and self._sorted[at] == tail:
+                at += 1
+            if at < len(self._sorted) and self._sorted[at].startswith(tail):
+                return start
+        return len(text)
+
+    # ── replacing ──
+
+    def _walked(self, value: Json, suspects: set[str]) -> Json:
+        if isinstance(value, str):
+            return _replaced(value, self._spans(value, suspects))
+        if isinstance(value, dict):
+            clean: dict[str, Json] = {}
+            for key, inner in value.items():
+                name = self._walked(key, suspects)
+                while name in clean:
+                    name = f"{name}'"
+                clean[name] = self._walked(inner, suspects)
+            return clean
+        if isinstance(value, list | tuple):
+            return [self._walked(inner, suspects) for inner in value]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return self._markers.get(str(value), value)
+        return value
+
+
+class RedactedStream:
+    """A text that comes in parts: what may be the beginning of a secret is held back until more has come."""
+
+    def __init__(self, redactor: Redactor, tell: Callable[[str], None]) -> None:
+        self._redactor = redactor
+        self._tell = tell
+        self._text = ""
+
+    def feed(self, part: str) -> None:
+        if not self._redactor:
+            self._tell(part)
+            return
+        text = self._text + part
+        spans, held = self._redactor.look(text)
+        for start, end, _ in spans:
+            if start < held < end:
+                held = start
+        self._text = text[held:]
+        if held:
+            self._tell(_replaced(text[:held], [span for span in spans if span[1] <= held]))
+
+    def end(self) -> None:
+        """Tell what was held back."""
+        text, self._text = self._text, ""
+        if text:
+            self._tell(self._redactor.text(text))
+
+
+def spellings(value: str) -> set[str]:
+    """The ways in which a secret may stand in a text: as it is, and as encoders of this world write it."""
+    raw = value.encode("utf-8", "surrogatepass")
+    quoted = {quote(raw, safe=""), quote(raw), quote_plus(raw), "".join(f"%{byte:02X}" for byte in raw)}
+    plain = json.dumps(value, ensure_ascii=False)[1:-1]
+    escaped = json.dumps(value)[1:-1]
+    written = {
+        plain,
+        escaped,
+        escaped.replace("/", "\\/"),
+        escaped.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
+        "".join(f"\\u{ord(letter):04x}" for letter in value if ord(letter) < 0x10000),
+        json.dumps(escaped)[1:-1],
+        repr(value)[1:-1],
+        html.escape(value),
+        html.escape(value, quote=False),
+        html.escape(value).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+        "".join(f"&#{ord(letter)};" for letter in value),
+        "".join(f"&#x{ord(letter):x};" for letter in value),
+        "".join(f"\\x{byte:02x}" for byte in raw),
+    }
+    found = {value, value[::-1], *quoted, *(quote(one, safe="") for one in quoted), *written, raw.hex()}
+    found |= {raw.hex().upper(), *_in_base64(raw)}
+    found |= {_HEX.sub(lambda match: match[0].swapcase().replace("U", "u"), form) for form in found}
+    for line in value.splitlines() if "\n" in value.strip() else ():
+        if len(line.strip()) >= _LINE and line.strip() != value:
+            found |= spellings(line.strip())
+    return {form for form in found if len(form) >= SHORTEST}
+
+
+def _in_base64(raw: bytes) -> Iterator[str]:
+    """How bytes look in base64 wherever they begin in what is encoded: the letters that depend on nothing else."""
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        yield encode(raw).decode()
+        for before in range(3):
+            whole = encode(b"\0" * before + raw).decode().rstrip("=")
+            first = (before * 8 + 5) // 6
+            last = (before + len(raw)) * 8 // 6
+            if last - first > SHORTEST:
+                yield whole[first:last]
+
+
+def _starts(text: str, form: str) -> Iterator[int]:
+    at = text.find(form)
+    while at >= 0:
+        yield at
+        at = text.find(form, at + 1)
+
+
+def _replaced(text: str, spans: list[tuple[int, int, str]]) -> str:
+    if not spans:
+        return text
+    pieces, done = [], 0
+    for start, end, marker in spans:
+        pieces += [text[done:start], marker]
+        done = end
+    return "".join([*pieces, text[done:]])
+
+
+def _plain(text: str) -> str:
+    """Without lone surrogates, which JSON text cannot hold."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
