@@ -13,6 +13,8 @@ import yaml
 from tests.cases.test_pause_cases import approve, until_waiting
 from tests.cases.test_step_cases import gate_step, run_to_end, tool
 from tests.engine_world import engine_with, statuses, workflow
+from tests.failure.test_agent import Model, asks, engine_of
+from tests.failure.test_strategies import ONCE
 
 from stepwell.engine.engine import Engine
 from stepwell.engine.events import Listeners
@@ -293,3 +295,26 @@ async def test_c079_depth_is_bounded_when_a_tool_starts_the_workflow_again() -> 
         assert run.error["kind"] == "depth_exceeded"
         assert "w > w" in run.error["message"]
         assert started == 8
+
+
+async def test_c079_depth_is_bounded_when_a_model_s_tool_starts_the_workflow_again() -> None:
+    loaded = workflow([{"id": "ask", "type": "llm_call", "prompt": "go", "tools": ["again"], "retry": ONCE}])
+    refusals: list[Json] = []
+
+    class Starting(ScriptedTools):
+        async def call(self, name: str, arguments: Json, context: Any) -> Json:
+            try:
+                run = await (await engine.start(loaded, {})).wait(until_final=True)
+            except StepFailed as failure:
+                refusals.append(failure.kind)
+                raise
+            if run.error is not None:
+                refusals.append(run.error["kind"])
+                raise StepFailed.of(run.error)
+            return {"run": run.id}
+
+    async with engine_of(Model(asks(("again", {}))), Starting()) as engine:
+        run = await (await engine.start(loaded, {})).wait()
+        assert run.error is not None
+        assert run.error["kind"] == "depth_exceeded"
+        assert refusals == ["depth_exceeded"] * 8

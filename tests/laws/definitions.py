@@ -79,7 +79,7 @@ class _Writer:
     def step(self, sight: Sight) -> tuple[Json, list[str]]:
         """A step, and the ids that are visible after it."""
         self.budget -= 1
-        kinds = ["tool", "tool", "tool", "set", "approval", "wait"]
+        kinds = ["tool", "tool", "tool", "set", "approval", "wait", "agent"]
         if sight.depth < 3 and self.budget > 0:
             kinds += ["condition", "loop", "parallel", "until", "sub"]
         if sight.alone or (self.racing and not sight.raced):
@@ -123,6 +123,22 @@ class _Writer:
             step["idempotent"] = False
             if self.rarely(2):
                 step["verify"] = self._verify(sight)
+        return step, [step["id"]]
+
+    def _agent(self, sight: Sight) -> tuple[Json, list[str]]:
+        """A model that uses tools for some turns; how many follows from its id (`worlds.Script`)."""
+        said = " ".join(text for text in self.arguments(sight).values() if isinstance(text, str))
+        step: Json = {"id": self.id("a"), "type": "llm_call", "prompt": f"what of {said}?", "retry": SHORT}
+        step["tools"] = ["t", "once"] if self.racing else ["t"]
+        if self.rarely():
+            self.found["flaky"][step["id"]] = self.draw(st.integers(1, 2))
+        elif self.rarely(8):
+            step["max_turns"] = 2
+            step["on_error"] = self.draw(st.sampled_from(["suspend", {"strategy": "continue", "default": {}}]))
+        elif self.failing and self.rarely():
+            self.found["refusing"].append(step["id"])
+        elif self.rarely(6):
+            self._mended(sight, step)
         return step, [step["id"]]
 
     def _verify(self, sight: Sight) -> Json:

@@ -10,7 +10,7 @@ from stepwell.engine.advance import facts
 from stepwell.engine.performer import CallContext
 from stepwell.errors import StepFailed
 from stepwell.interpreter.normalise import normalised_json
-from stepwell.interpreter.plan import Known, Plan, Wanted, WantedWait
+from stepwell.interpreter.plan import Known, Plan, Wanted, WantedWait, any_tool
 from stepwell.interpreter.planning import frontier
 from stepwell.interpreter.runtime import Attempt
 from stepwell.interpreter.whole import Conclusion
@@ -57,6 +57,8 @@ class Driver:
             names=self.names,
             workflows=self.pinned.children.plans,
             fetch=self.blobs.__getitem__,
+            repeatable=lambda name: name != "once",
+            offer=lambda name: any_tool(name) | {"idempotent": name != "once"},
         )
 
     async def to_the_end(self) -> Conclusion:

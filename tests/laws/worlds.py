@@ -19,7 +19,7 @@ from stepwell.engine.performer import CallContext, Performed
 from stepwell.engine.runtime import World
 from stepwell.errors import StepFailed
 from stepwell.interpreter.definition import Definition
-from stepwell.interpreter.effect import ToolCall
+from stepwell.interpreter.effect import ModelCall, ToolCall
 from stepwell.journal.entry import LARGE, Entry, outcome_of
 from stepwell.journal.path import round_number
 from stepwell.kinds import discover
@@ -62,10 +62,11 @@ class Script:
     async def perform(self, effect: Any, context: CallContext) -> Performed:
         name = f"{context.path}@{context.attempt}"
         self.calls[name] += 1
-        known = self.arguments.setdefault(context.path, effect.call)
-        assert known == effect.call, f"{context.path} was called with other arguments"
+        given = effect.call if isinstance(effect, ToolCall) else effect.arguments()
+        known = self.arguments.setdefault(context.path, given)
+        assert known == given, f"{context.path} was called with other arguments"
         await asyncio.sleep(0.0007 * (crc32(f"{self.seed}{context.path}".encode()) % 4) if self.seed else 0)
-        step = context.path.rpartition("/")[2].partition("#")[0]
+        step = context.path.partition("/$")[0].rpartition("/")[2].partition("#")[0]
         if round_number(context.path) <= self.returns.get(step, 0):
             raise StepFailed("refused", "another round")
         if deepest_round(context.path) <= self.breaks.get(step, 0):
@@ -74,7 +75,20 @@ class Script:
             raise StepFailed("invalid_request", "no")
         if context.attempt <= self.fails.get(step, 0):
             raise StepFailed("server_error", "not yet")
-        return Performed(answer_of(context.path, effect.call))
+        return Performed(turn_of(step, effect) if isinstance(effect, ModelCall) else answer_of(context.path, given))
+
+
+def turn_of(step: str, effect: ModelCall) -> Json:
+    """What a model says that uses tools in none to three turns, as its id has it, and then answers."""
+    mark = crc32(step.encode())
+    told = crc32(repr([turn["answers"] for turn in effect.turns]).encode())
+    if len(effect.turns) >= mark % 4:
+        return {"answer": {"text": f"after {len(effect.turns)} turns: {effect.prompt} {told}"}}
+    names = [*effect.tools, "missing"]
+    calls = [
+        {"id": f"c{n}", "name": names[(mark + n) % len(names)], "arguments": {"n": n}} for n in range(mark % 3 + 1)
+    ]
+    return {"text": "hm", "calls": calls}
 
 
 def deepest_round(path: str) -> int:
@@ -113,7 +127,7 @@ class Pinned:
 
 class NoTools:
     def get(self, name: str) -> Tool | None:
-        return None
+        return Tool(name, "", {"type": "object"}, name != "once")
 
     def names(self) -> list[str]:
         return []
@@ -167,7 +181,9 @@ async def one_pass(store: RunStore, plan: Pinned, script: Script, *, outer: Any 
     leases = await store.claim(f"w{next(_uptime)}", 15.0, run_id=run_id)
     if not leases:
         return False
-    world = World(outer or store, {ToolCall: script.perform}, NoTools(), Listeners(), plan.children)
+    world = World(
+        outer or store, {ToolCall: script.perform, ModelCall: script.perform}, NoTools(), Listeners(), plan.children
+    )
     current = Pass(leases[0], await store.load(leases[0]), plan.main, world)
     while not await current.run():
         current = Pass(leases[0], await store.load(leases[0]), plan.main, world)
@@ -260,7 +276,7 @@ async def replay_journal(
             return blob(digest)
 
     lease = Lease(run.id, ACCOUNT, 0, 0, "")
-    world = World(Closed(), {ToolCall: perform}, NoTools(), Listeners(), plan.children)  # type: ignore[arg-type]
+    world = World(Closed(), {ToolCall: perform, ModelCall: perform}, NoTools(), Listeners(), plan.children)  # type: ignore[arg-type]
     current = Pass(lease, Loaded(run, entries, (), waits), plan.main, world)
     try:
         verdict = await current._verdict()

@@ -83,7 +83,8 @@ def is_in_doubt(wait: Wait) -> bool:
 
 def key_of(wait: Wait) -> str | None:
     """The idempotency key that the call was made with, by which the other side may know it."""
-    return f"{wait.run_id}{owner(wait.path)}" if is_in_doubt(wait) else None
+    place = wait.request["error"].get("path") or owner(wait.path)  # of an agent step it is one of its calls
+    return f"{wait.run_id}{place}" if is_in_doubt(wait) else None
 
 
 def settled_text(said: dict[str, Json]) -> str:
@@ -140,8 +141,10 @@ def doubt_lines(wait: Wait) -> Iterator[str]:
     if is_in_doubt(wait):
         yield "the call was made, and nobody knows whether it took effect; look there before it is made again"
         yield f"its key: {visible(key_of(wait))}"
-        if wait.request.get("arguments") is not None:
-            yield f"its arguments: {visible(json_text(wait.request['arguments']))}"
+        detail = wait.request["error"].get("detail")
+        arguments = detail.get("arguments") if isinstance(detail, dict) else None
+        if (given := arguments or wait.request.get("arguments")) is not None:
+            yield f"its arguments: {visible(json_text(given))}"
 
 
 def way_lines(wait: Wait, tail: str, *, told: bool = True) -> Iterable[str]:

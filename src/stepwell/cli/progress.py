@@ -119,6 +119,9 @@ class Progress:
         """Something that happened to a step, iteration or branch."""
         if name == "run_undoing":
             self.undoing = data.get("steps", ())
+        if name in {"turn_taken", "tool_called"}:
+            self._at(path).note = turn_text(name, data)
+            return
         status = _BY_EVENT.get(name)
         if name == "waiting":
             status = _WAITING.get(str(data.get("kind")), "waiting")
@@ -200,6 +203,17 @@ class Progress:
         if above == UNDO and last.isdigit() and int(last) < len(self.undoing):
             return f"undo {self.undoing[int(last)].lstrip('/')}"
         return _PARTS.get(last) or (f"[{last}]" if last.isdigit() else last)
+
+
+def turn_text(name: str, data: Mapping[str, Json]) -> str:
+    """How far an agent step has come."""
+    number = data.get("turn")
+    if name == "turn_taken":
+        calls = data.get("calls") or ()
+        return f"turn {number}: {', '.join(calls)}" if calls else f"turn {number}: it answers"
+    error = data.get("error")
+    said = f"{error.get('kind')}: {error.get('message')}" if isinstance(error, Mapping) else "done"
+    return f"turn {number}, call {int(data.get('call') or 0) + 1}: {said}"
 
 
 _PARTS = {"~fallback": "fallback", "~verify": "verify", "~undo": "undoing"}

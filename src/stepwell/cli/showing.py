@@ -67,7 +67,7 @@ def print_steps(tree: RunTree, wanted: str) -> int:
         hint = f"did you mean `{close[0]}`?" if close else f"`{program()} runs show RUN` lists the steps"
         raise exits.Refusal(f"run {tree.run.id} has no step {wanted} so far", hint=hint)
     for step in found:
-        _print_step(step, f"{tree.run.id}{step.path}")
+        _print_step(step, f"{tree.run.id}{(step.error or {}).get('path') or step.path}")
     return exits.OK
 
 
@@ -81,11 +81,29 @@ def _print_step(step: StepRecord, key: str) -> None:
     for log in step.attempt_log:
         error = f"  {visible(log['error'].get('kind'))}: {visible(log['error'].get('message'))}" if log["error"] else ""
         click.echo(f"  attempt {log['number']}  {log['status']}  {log['started_at']}{error}")
+    for turn in step.turns:
+        _print_turn(turn)
     why = step.skip_reason
     for name, value in (("input", step.input), ("output", step.output), ("error", step.error), ("why", why)):
         if value is not None:
             lines = visible_lines(json_text(value, indent=2))
             click.echo("\n".join([f"  {name}: {lines[0]}", *(f"    {line}" for line in lines[1:])]))
+
+
+def _print_turn(turn: dict[str, Json]) -> None:
+    """One turn of an agent step: what the model asked for, and what came of it."""
+    text = f"  {visible(turn['text'])}" if turn["text"] else ""
+    click.echo(f"  turn {turn['turn']}  {turn['status']}{text}{_because(turn)}")
+    for call in turn["calls"]:
+        click.echo(f"    {visible(call['tool'])}  {call['status']}{_because(call)}")
+        click.echo(f"      arguments: {visible(json_text(call['arguments']))}")
+        if call["output"] is not None:
+            click.echo(f"      output: {visible(json_text(call['output']))}")
+
+
+def _because(part: dict[str, Json]) -> str:
+    error = part["error"]
+    return f"  {visible(error.get('kind'))}: {visible(error.get('message'))}" if error else ""
 
 
 def print_journal(entries: Iterable[Entry], *, as_json: bool) -> None:

@@ -52,7 +52,8 @@ def events_of(run_id: str, entries: Iterable[Entry]) -> Iterator[Event]:
     """The events that entries tell of, as the engine would have told them."""
     for entry in entries:
         body = read_body(entry)
-        value = decode(body.value) if entry.kind == "started" and not body.value_ref else None
+        tells = entry.kind == "started" or "/$" in entry.path
+        value = decode(body.value) if tells and not body.value_ref else None
         told = told_of(entry.path, entry.kind, body, value)
         if told is not None:
             name, path, data = told

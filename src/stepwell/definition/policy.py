@@ -34,6 +34,7 @@ ERROR_KINDS = frozenset(
         "truncated_output",
         "result_rejected",
         "max_iterations_reached",
+        "max_turns_reached",
         "budget_exceeded",
         "cancelled",
         "tool_error",

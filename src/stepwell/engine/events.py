@@ -115,16 +115,19 @@ Told: TypeAlias = "tuple[str, str, dict[str, Json]] | None"
 
 def told_by(draft: Draft) -> Told:
     """What an entry tells whoever listens: the event's name, path and data; None for what is of no interest."""
-    value = draft.outcome().value if draft.kind == "started" else None
+    tells = draft.kind == "started" or "/$" in draft.path
+    value = draft.outcome().value if tells else None
     return told_of(draft.path, draft.kind, draft.body, value)
 
 
 def told_of(path: str, kind: str, body: Body, value: Json = None) -> Told:
-    """The same of an entry's parts; `value` is that of one that begins something."""
+    """The same of an entry's parts; `value` is that of one that begins something, or of an agent's turn."""
     place = owner(path)
     mark = path[len(place) + 1 :]
     if kind == "started":
         return _begun(place, mark, body, value if isinstance(value, dict) else {})
+    if mark[:1] == "$" and "/" not in mark:
+        return _turned(place, mark[2:], body, value if isinstance(value, dict) else {})
     if not place or kind == "rewound" or not (mark == "" or (mark[0] == "@" and body.retry_at)):
         return None
     data = _facts(body)
@@ -135,6 +138,15 @@ def told_of(path: str, kind: str, body: Body, value: Json = None) -> Told:
     if undone is not None and status == "completed":
         return "step_compensated", str(undone), data
     return "step_retrying" if mark else _NAMES.get(status, status), place, data
+
+
+def _turned(place: str, mark: str, body: Body, value: dict[str, Json]) -> Told:
+    """What a turn of an agent step asks for, or how a call that it asked for ended."""
+    number, _, index = mark.partition(".")
+    data = _facts(body) | {"turn": int(number)}
+    if index:
+        return "tool_called", place, data | {"call": int(index)}
+    return "turn_taken", place, data | {"calls": [call["name"] for call in value.get("calls", ())]}
 
 
 def _begun(place: str, mark: str, body: Body, value: dict[str, Json]) -> Told:

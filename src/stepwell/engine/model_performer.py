@@ -16,6 +16,7 @@ from stepwell.adapters.models.labels import LabelMeaning, LabelVectors, chosen, 
 from stepwell.adapters.models.summary import extract_summary
 from stepwell.engine.asking import Asking
 from stepwell.engine.performer import CallContext, Performed
+from stepwell.engine.turns import take_turn, with_turns
 from stepwell.errors import Problem, StepFailed
 from stepwell.interpreter.effect import Effect, ModelCall
 from stepwell.ports import Embedder, LanguageModel, Limiter, ModelRequest
@@ -112,6 +113,8 @@ class ModelPerformer:
         choice = self._choose(effect.model)
         asking = self._asking(choice, context)
         request = _request(effect, choice, context)
+        if effect.offers:
+            return Performed(await take_turn(asking, with_turns(request, effect)), asking.usage.meta())
         if effect.schema is not None:
             value = await asking.structured(request)
         else:

@@ -76,6 +76,14 @@ class Preflight:
                 else "name its file with --tools FILE.py or in stepwell.toml"
             )
             yield "tool", f"no tool {tool!r} is registered", hint
+        for name in getattr(step, "tools", ()):
+            if parts.tools.get(name) is None:
+                known = parts.tools.names()
+                yield (
+                    "tools",
+                    f"no tool {name!r} is registered",
+                    did_you_mean(name, known) or "name its file with --tools",
+                )
         if step.type == "recipe" and isinstance(recipe, str):
             finder = parts.finder(loaded.file)
             if isinstance(finder, NoRecipes):

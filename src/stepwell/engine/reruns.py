@@ -241,6 +241,12 @@ def _executes(back: Return, fold: Fold, entries: list[Entry]) -> list[dict[str, 
             failed = outcome is not None and outcome.error is not None and outcome.status == "failed"
             kind = outcome.error["kind"] if failed and outcome is not None and outcome.error else ""
             found.append({"path": path, "because": f"failed: {kind}" if failed else "was not reached"})
+    turns: dict[str, int] = {}
+    for place in back.drop:
+        step, mark, part = place.partition("/$t")
+        if mark:
+            turns[step] = min(turns.get(step, 1_000), int(part.partition(".")[0]))
+    found += [{"path": step, "because": f"goes on at turn {turn}"} for step, turn in turns.items()]
     cut = {entry.path for entry in entries if entry.kind == "cancelled" and entry.path not in fold.outcomes}
     found += [{"path": path, "because": "was cut off"} for path in sorted(cut) if not back.covers(path, fold)]
     return found

@@ -192,6 +192,17 @@ class LiveRuntime:
         known = self._world.tools.get(tool)
         return known is None or known.idempotent
 
+    def offer(self, tool: str) -> dict[str, Json]:
+        known = self._world.tools.get(tool)
+        if known is None:
+            raise StepFailed("not_found", f"no tool {tool!r} is registered")
+        return {
+            "name": known.name,
+            "description": known.description,
+            "parameters": known.parameters,
+            "idempotent": known.idempotent,
+        }
+
     def active(self) -> float:
         return self._ledger.active()
 
@@ -206,7 +217,8 @@ class LiveRuntime:
         if (pending := self._sure()) is not None:
             await pending
         attempt = Attempt(number, self.clock())
-        self._emit("step_started", path, {"attempt": number})
+        if "$" not in path:  # the turns of an agent step are told when they are recorded
+            self._emit("step_started", path, {"attempt": number})
         left = max(0.0, self.remaining()) + PAST_DEADLINE
         context = CallContext(
             account=self._run.account,

@@ -33,12 +33,14 @@ _KEPT = 64_000
 """How long, as JSON, an answer that does not fit may be and still be kept with the error."""
 
 
-async def run_attempts(step: Action, scope: Scope) -> Outcome:
-    """The outcome of a succeeded action. Raises StepFailed, with `scope.spent` set, once attempts are spent."""
+async def run_attempts(effect: Effect, scope: Scope, schema: dict[str, Json] | None = None) -> Outcome:
+    """The outcome of a succeeded effect, whose result must fit `schema`.
+
+    Raises StepFailed, with `scope.spent` set, once attempts are spent.
+    """
     runtime = scope.runtime
     plan = scope.plan
     assert plan is not None
-    effect = effect_of(step, scope)
     text = encoded(effect)
     mark = digest(effect, text)
     number = await _resume(scope)
@@ -46,7 +48,7 @@ async def run_attempts(step: Action, scope: Scope) -> Outcome:
     while True:
         attempt = await runtime.perform(plan, scope.path, number, effect, text, mark)
         first = first or attempt.started
-        failure = attempt.failure or _unfit(step, effect, attempt) or _rejected(plan.retry, attempt, scope)
+        failure = attempt.failure or _unfit(schema, effect, attempt) or _rejected(effect, attempt, scope)
         if failure is None:
             return await _succeed(scope, attempt, text, mark)
         scope.spent = attempt
@@ -108,11 +110,11 @@ async def _try_again(scope: Scope, attempt: Attempt, failure: StepFailed, due: f
     await scope.runtime.sleep_until(f"{scope.path}/~sleep{attempt.number}", due)
 
 
-def _unfit(step: Action, effect: Effect, attempt: Attempt) -> StepFailed | None:
+def _unfit(schema: dict[str, Json] | None, effect: Effect, attempt: Attempt) -> StepFailed | None:
     """The failure of a result that does not fit the step's `output_schema`; model steps have seen to that already."""
-    if step.output_schema is None or isinstance(effect, ModelCall):
+    if schema is None or isinstance(effect, ModelCall):
         return None
-    problems = list(problems_of(step.output_schema, attempt.value))
+    problems = list(problems_of(schema, attempt.value))
     if not problems:
         return None
     # The answer is kept, so that a fallback can make something of it: as a whole, or only its length.
@@ -122,11 +124,18 @@ def _unfit(step: Action, effect: Effect, attempt: Attempt) -> StepFailed | None:
     return StepFailed("output_invalid", f"the result does not fit output_schema: {problems[0]}", detail=detail)
 
 
-def _rejected(policy: RetryPolicy, attempt: Attempt, scope: Scope) -> StepFailed | None:
-    """The failure of a successful result that `retry.when` turns down."""
+def _rejected(effect: Effect, attempt: Attempt, scope: Scope) -> StepFailed | None:
+    """The failure of a successful result that `retry.when` turns down; of an agent step only the answer is a result."""
+    assert scope.plan is not None
+    policy = scope.plan.retry
     if policy.when is None or not _mentions(policy, "result"):
         return None
-    if not policy.when.program.test(scope.context | {"result": attempt.value, "error": None}):
+    result = attempt.value
+    if not scope.is_step:
+        if not isinstance(effect, ModelCall) or "answer" not in result:
+            return None
+        result = result["answer"]
+    if not policy.when.program.test(scope.context | {"result": result, "error": None}):
         return None
     return StepFailed("result_rejected", f"retry.when holds for the result: {policy.when.source}", retryable=True)
 

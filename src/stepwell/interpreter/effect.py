@@ -86,13 +86,19 @@ class ModelCall(Effect):
     temperature: float | None = None
     max_tokens: int | None = None
     recipe: str = ""
+    tools: tuple[str, ...] = ()
+    """Names of the tools that an agent step may use."""
+    offers: tuple[dict[str, Json], ...] = ()
+    """Those tools as the model is told of them: name, description, parameters; given, this is a turn of an agent."""
+    turns: tuple[dict[str, Json], ...] = ()
+    """The turns before, each `{text, calls: [{id, name, arguments}], answers: [{id, name, value, failed}]}`."""
 
     def arguments(self) -> Json:
         return {
             name: value
-            for name in (
+            for name in (  # offers are what the registry says of tools: they are recorded when the step begins
                 "recipe", "task", "model", "system", "prompt", "inputs", "labels", "schema", "knowledge", "temperature",
-                "max_tokens",
+                "max_tokens", "tools", "turns",
             )
             if (value := getattr(self, name)) not in (None, "", ())
         }  # fmt: skip

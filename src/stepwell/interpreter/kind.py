@@ -46,9 +46,9 @@ class Action(RunnableStep):
         return self.output_schema
 
     async def run(self, scope: Scope) -> Outcome:
-        from stepwell.interpreter.attempts import run_attempts
+        from stepwell.interpreter.attempts import effect_of, run_attempts
 
-        return await run_attempts(self, scope)
+        return await run_attempts(effect_of(self, scope), scope, self.output_schema)
 
 
 class Control(RunnableStep):

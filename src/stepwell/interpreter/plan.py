@@ -20,6 +20,11 @@ def _no_blobs(digest: str) -> bytes:
     raise KeyError(digest)
 
 
+def any_tool(name: str) -> dict[str, Json]:
+    """The registration of a tool of which nothing is known."""
+    return {"name": name, "description": "", "parameters": {"type": "object"}, "idempotent": True}
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """Everything that a plan follows from. Times are UTC seconds since 1970; durations are seconds.
@@ -49,6 +54,8 @@ class Known:
     """The JSON text of a large value by its digest."""
     repeatable: Callable[[str], bool] = lambda _tool: True
     """What the registration of a tool says of a second call."""
+    offer: Callable[[str], dict[str, Json]] = any_tool
+    """What the registration of a tool says of it. Raises StepFailed (not_found)."""
 
 
 @dataclass(frozen=True, slots=True)

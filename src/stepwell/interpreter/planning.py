@@ -156,6 +156,9 @@ class PlanningRuntime:
     def tool_is_idempotent(self, tool: str) -> bool:
         return self._known.repeatable(tool)
 
+    def offer(self, tool: str) -> dict[str, Json]:
+        return self._known.offer(tool)
+
     def active(self) -> float:
         return self._active
 

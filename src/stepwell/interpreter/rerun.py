@@ -120,7 +120,8 @@ def _left(path: str, outcomes: Mapping[str, Outcome], tree: _Tree, found: Return
         found.drop.append(path)
         return []
     found.reopen.append(path)
-    found.drop += _spent(path, tree)
+    kept = _turns(path, outcomes, tree)
+    found.drop += [mark for mark in _spent(path, tree) if mark not in kept]
     return [path]
 
 
@@ -134,6 +135,18 @@ def _spent(path: str, tree: _Tree) -> list[str]:
     return [mark for mark in tree.marks(path) if not mark.endswith("/~start")]
 
 
+def _turns(path: str, outcomes: Mapping[str, Outcome], tree: _Tree) -> list[str]:
+    """What an agent step goes on from: turns and calls that ended, but for a last turn that none of its calls followed.
+
+    That one asked for more than the step may do, and is taken again.
+    """
+    ended = [mark for mark in tree.marks(path) if "/$" in mark and mark in outcomes]
+    last = max((int(mark.rpartition("$t")[2]) for mark in ended if "." not in mark.rpartition("/")[2]), default=0)
+    if any(mark.startswith(f"{paths.turn(path, last)}.") for mark in tree.marks(path)):
+        return ended
+    return [mark for mark in ended if mark != paths.turn(path, last)]
+
+
 def finished(fold: Fold, top: str) -> list[str]:
     """Places in a container that another round of it need not do again, and what was decided when it began."""
     tree = _Tree(fold.outcomes)
@@ -145,7 +158,9 @@ def finished(fold: Fold, top: str) -> list[str]:
         inside = _left(path, fold.outcomes, tree, left)
         if path in fold.outcomes and not inside and path not in left.drop:
             found.append(path)
-        found += [paths.start(one) for one in inside if paths.start(one) in fold.outcomes]
+        for one in inside:
+            found += [paths.start(one)] if paths.start(one) in fold.outcomes else []
+            found += _turns(one, fold.outcomes, tree)
         waiting += [below for one in inside for below in tree.places(one)]
     return found
 
@@ -164,7 +179,8 @@ def taken_over(
     drafts = []
     for old, new in rounds:
         intents = dict(_in_doubt(fold, old))
-        taken = [*intents] if only_doubts else [*finished(fold, old), *intents]
+        begun = [place for path in intents if "/$" in path for place in _conversation(path.partition("/$")[0], fold)]
+        taken = dict.fromkeys([*begun, *intents] if only_doubts else [*finished(fold, old), *begun, *intents])
         for path in sorted(taken, key=lambda path: newest[path].order):
             below = "/".join(segment.partition("#")[0] for segment in intents.get(path, path)[len(old) :].split("/"))
             drafts.append(_copied(newest[path], f"{new}{below}", fetch, first=path in intents))
@@ -180,6 +196,12 @@ def _copied(entry: Entry, path: str, fetch: Callable[[str], bytes], *, first: bo
     draft = Draft(path, entry.kind, body, digest=entry.digest)
     draft.text = fetch(body.value_ref) if body.value_ref else bytes(body.value)
     return draft
+
+
+def _conversation(path: str, fold: Fold) -> list[str]:
+    """What an agent step has come to: without it, a call in doubt would be asked for again as if it were another."""
+    found = _turns(path, fold.outcomes, _Tree(fold.outcomes))
+    return [paths.start(path), *found] if paths.start(path) in fold.outcomes else found
 
 
 def _in_doubt(fold: Fold, top: str) -> Iterator[tuple[str, str]]:

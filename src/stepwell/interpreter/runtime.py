@@ -139,6 +139,12 @@ class Runtime(Protocol):
     def tool_is_idempotent(self, tool: str) -> bool:
         """What the tool's registration says."""
 
+    def offer(self, tool: str) -> dict[str, Json]:
+        """A tool's registration: `{name, description, parameters, idempotent}`. Raises StepFailed (not_found).
+
+        Whoever uses the answer records it.
+        """
+
     def enter(self) -> None:
         """One more task can run."""
 

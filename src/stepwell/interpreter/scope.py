@@ -96,6 +96,10 @@ class Scope:
         here.is_step = True
         return here
 
+    def part(self, path: str) -> Scope:
+        """The scope of one of several effects of this step: same sight, a place of its own below the step's."""
+        return Scope(self, path, self.plan, self.context, self.outputs, self.records)
+
     def aside(self, path: str, **bound: Json) -> Scope:
         """The scope of steps kept aside: they see what is seen here, and what they bind is visible to them alone."""
         outputs, records = Outputs(self.outputs), Records(self.records)
@@ -208,6 +212,10 @@ class Scope:
 
     def tool_is_idempotent(self, tool: str) -> bool:
         return self.runtime.tool_is_idempotent(tool)
+
+    def offer(self, tool: str) -> dict[str, Json]:
+        """A registered tool as a model is told of it. Raises StepFailed (not_found)."""
+        return self.runtime.offer(tool)
 
     def recalled(self) -> Outcome | None:
         """What is recorded for this very place; binds what it exports."""

@@ -187,6 +187,8 @@ async def _ask(scope: Scope, number: int, failure: StepFailed, **facts: Json) ->
     assert plan is not None
     actions = [action for action in ACTIONS if action != "fallback" or plan.fallbacks]
     arguments = decode(scope.spent.text) if scope.spent and scope.spent.text else None
+    if arguments is None and isinstance(plan.step, Action) and scope.runtime.recall(paths.start(scope.path)):
+        arguments = effect_of(plan.step, scope).arguments()  # of an agent step, whose turns have their own
     title = f"{plan.step.name or plan.id} failed: {failure.message}"
     schema = getattr(plan.step, "output_schema", None)
     facts |= {"step": plan.id, "type": plan.step.type, "arguments": arguments, "output_schema": schema}

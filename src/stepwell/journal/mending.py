@@ -53,5 +53,9 @@ def _who(said: Mapping[str, Json]) -> str:
 
 def in_doubt(run: str, record: StepRecord) -> str:
     """What finds the call on the other side, whose end nobody knows."""
-    given = "" if record.input is None else f", its arguments {json.dumps(record.input, ensure_ascii=False)}"
-    return f" Nobody knows whether the call took effect; its key is {run}{record.path}{given}."
+    error = record.error or {}
+    detail = error.get("detail")
+    made = detail.get("arguments") if isinstance(detail, dict) else None  # the call of an agent step
+    arguments = record.input if made is None else made
+    given = "" if arguments is None else f", its arguments {json.dumps(arguments, ensure_ascii=False)}"
+    return f" Nobody knows whether the call took effect; its key is {run}{error.get('path') or record.path}{given}."

@@ -4,9 +4,10 @@
     below a step P:   P/@2  attempt 2       P/?   wait           P/~start  what a container decided when it began
                       P/!1  trouble 1: what became of a failure that attempts did not mend, and P/!1/? its incident
                       P/~fallback, P/~verify (#2 for trouble 2), /~undo/0 the first thing undone in the run
+                      P/$t3  turn 3 of a model that uses tools, and P/$t3.0 the first call that it asks for there
 
 The law of the file: the descendants of P are exactly the keys from `P/` up to (not including) `P0`, since "0" follows
-"/" in ASCII and ids, branch names and indexes hold no "/", "#", "@", "~", "?" or "!".
+"/" in ASCII and ids, branch names and indexes hold no "/", "#", "@", "~", "?", "!" or "$".
 """
 
 from __future__ import annotations
@@ -37,6 +38,16 @@ def wait(path: str) -> str:
 def trouble(path: str, number: int) -> str:
     """The path of what is done about the failure number `number` (from 1) of the step at `path`."""
     return f"{path}/!{number}"
+
+
+def turn(path: str, number: int) -> str:
+    """The path of turn `number` (from 1) of the agent step at `path`."""
+    return f"{path}/$t{number}"
+
+
+def turn_call(path: str, number: int, index: int) -> str:
+    """The path of the call `index` (from 0) that turn `number` of the agent step at `path` asks for."""
+    return f"{path}/$t{number}.{index}"
 
 
 def aside(path: str, word: str, number: int) -> str:

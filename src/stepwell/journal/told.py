@@ -33,6 +33,8 @@ class Told:
     beginning: Entry | None = None
     begin: Body | None = None
     failed: dict[int, Body] = field(default_factory=dict)
+    parts: dict[str, Told] = field(default_factory=dict)
+    """Of an agent step: its turns ("t1") and the calls that they ask for ("t1.0")."""
     withdrawn: dict[str, Json] | None = None
     """Why its wait was withdrawn; a step that is left this way has no ending of its own."""
 
@@ -184,10 +186,19 @@ def owner(path: str) -> str:
 def _add(told: dict[str, Told], entry: Entry) -> None:
     path = owner(entry.path)
     mark = entry.path[len(path) + 1 :]
-    if mark[:1] in {"!", "$"} or (mark[:1] == "~" and mark != "~start"):
+    if mark[:1] == "!" or (mark[:1] == "~" and mark != "~start"):
         return
     of = told.setdefault(path, Told())
     of.first = min(of.first or entry.order, entry.order)
+    if mark[:1] == "$":
+        part, _, mark = mark[1:].partition("/")
+        of = of.parts.setdefault(part, Told())
+        if mark[:1] == "~" and mark != "~start":
+            return
+    _take(of, mark, entry)
+
+
+def _take(of: Told, mark: str, entry: Entry) -> None:
     body = _decode(entry.body)
     if not mark:
         of.ending, of.end = entry, body

@@ -19,6 +19,7 @@ from stepwell.journal.path import bare
 from stepwell.journal.places import Place, Places
 from stepwell.journal.story import Story, story
 from stepwell.journal.told import Told, owner, tell
+from stepwell.journal.turns import turns_of
 
 Json: TypeAlias = Any
 Fetch: TypeAlias = Callable[[str], bytes]
@@ -102,6 +103,8 @@ class StepRecord:
     meta: dict[str, Json] | None = None
     completed_by: str | None = None
     """fallback, verify or operator, where it was not the step itself."""
+    turns: tuple[dict[str, Json], ...] = ()
+    """What an agent step's model said and asked for, turn by turn."""
     parts: int | None = None
     """How many items a loop over a list has."""
 
@@ -121,7 +124,7 @@ class StepRecord:
             "skip_reason": self.skip_reason,
             "started_at": instant(self.started),
             "ended_at": instant(self.ended),
-        } | ({"completed_by": self.completed_by} if self.completed_by else {})
+        } | {name: value for name in ("completed_by", "turns") if (value := getattr(self, name))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +331,7 @@ class _Builder:
             ended=told.ended,
             meta=told.meta,
             completed_by=(told.meta or {}).get("completed_by"),
+            turns=turns_of(told, self._value, instant) if told.parts else (),
             parts=len(over) if isinstance(over := told.decided("over"), list) else None,
         )
 

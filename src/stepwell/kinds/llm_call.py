@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from stepwell.definition.fields import Json, Template
-from stepwell.definition.step import Location, Recipes, Schema
+from stepwell.definition.step import Recipes, Schema
+from stepwell.interpreter.agent import run_agent
 from stepwell.interpreter.effect import Effect, ModelCall
 from stepwell.interpreter.kind import Action
 
 if TYPE_CHECKING:
     from stepwell.interpreter.scope import Scope
+    from stepwell.journal.entry import Outcome
 
 TEXT_ANSWER: Schema = {
     "type": "object",
@@ -34,14 +35,13 @@ class LlmCall(Action):
     temperature: float | None = Field(None, ge=0, le=2)
     max_tokens: int | None = Field(None, ge=1)
     tools: tuple[str, ...] = ()
+    """Registered tools that the model may use, turn by turn, until it answers."""
+    max_turns: int = Field(10, ge=1, le=100)
+    """How often the model may speak, its answer included."""
 
     def shape(self, recipes: Recipes) -> Schema | None:
         del recipes
         return self.output_schema or TEXT_ANSWER
-
-    def unperformed(self) -> Iterable[tuple[Location, str]]:
-        if self.tools:
-            yield ("tools",), "agent steps (llm_call with tools)"
 
     def effect(self, scope: Scope) -> Effect:
         return ModelCall(
@@ -52,4 +52,8 @@ class LlmCall(Action):
             knowledge=self.knowledge,
             temperature=self.temperature,
             max_tokens=self.max_tokens,
+            tools=self.tools,
         )
+
+    async def run(self, scope: Scope) -> Outcome:
+        return await (run_agent(self, scope, max_turns=self.max_turns) if self.tools else super().run(scope))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -61,8 +61,11 @@ def _scripts(tree: RunTree, waits: Sequence[Wait]) -> dict[str, Json]:
     """Answers by step id, or by path for a step that ran at several places; rounds of one place follow each other."""
     answers: defaultdict[str, list[dict[str, Json]]] = defaultdict(list)
     for step in sorted(tree.steps, key=lambda step: step.started):
-        if step.type in CALLING:
-            answers[bare(step.path)] += _calls(step)
+        if step.turns:
+            for name, call in _turns(step):
+                answers[f"{bare(step.path)}{name}"].append(call)
+        elif step.type in CALLING:
+            answers[bare(step.path)] += _calls(step.attempt_log, step.output)
         elif step.type == "wait" and isinstance(step.output, dict) and step.output.get("woken_by") == "event":
             came = {"event": step.output.get("data"), **_delay(step.started, step.ended)}
             answers[bare(step.path)].append(came)
@@ -77,16 +80,26 @@ def _scripts(tree: RunTree, waits: Sequence[Wait]) -> dict[str, Json]:
     return found
 
 
-def _calls(step: StepRecord) -> Iterator[dict[str, Json]]:
-    """What each attempt of a step came to."""
-    for attempt in step.attempt_log:
+def _turns(step: StepRecord) -> Iterator[tuple[str, dict[str, Json]]]:
+    """What each turn of an agent step came to, under "", and each call that it asked for, under ".TOOL"."""
+    for turn in step.turns:
+        asked = [{"tool": call["tool"], "arguments": call["arguments"]} for call in turn["calls"]]
+        output = {"text": turn["text"], "calls": asked} if asked else step.output
+        yield from (("", given) for given in _calls(turn["attempt_log"], output))
+        for call in turn["calls"]:
+            yield from ((f".{call['tool']}", given) for given in _calls(call["attempt_log"], call["output"]))
+
+
+def _calls(log: Iterable[dict[str, Json]], output: Json) -> Iterator[dict[str, Json]]:
+    """What each attempt came to."""
+    for attempt in log:
         error = attempt["error"]
         if attempt["status"] == "failed" and error:
             detail = error.get("detail")
             cause = detail.get("cause") if isinstance(detail, dict) and error["kind"] == "in_doubt" else None
             yield {"error": _error(cause if isinstance(cause, dict) else error)}
         elif attempt["status"] in {"completed", "compensated"}:
-            yield {"output": step.output}
+            yield {"output": output}
 
 
 def _error(error: dict[str, Json]) -> dict[str, Json]:

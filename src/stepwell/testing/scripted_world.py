@@ -112,13 +112,13 @@ class ScriptedWorld:
         if self.ended():
             raise asyncio.CancelledError
         path = context.path
-        step = bare(path).rpartition("/")[2]
+        step = bare(path.partition("/$")[0]).rpartition("/")[2]
         tool = effect.tool if isinstance(effect, ToolCall) else ""
-        number = self._number(path, context.attempt)
+        number = self._number(path, context.attempt, tool)
         self.calls.append(
             Call(path, step, context.attempt, effect.word, effect.arguments(), tool, context.key, self.clock())
         )
-        script = self.answers().find(path)
+        script = self.answers().find(path, tool)
         if script is None or not script.calls:
             return await (behind(effect, context) if behind else self._unscripted(effect, step, path))
         answer = script.calls[min(number, len(script.calls)) - 1]
@@ -128,16 +128,26 @@ class ScriptedWorld:
             raise answer.failure()
         return Performed(_shaped(effect, answer), answer.usage)
 
-    def _number(self, path: str, attempt: int) -> int:
+    def _number(self, path: str, attempt: int, tool: str) -> int:
         """Which call at its place this is, from 1; rounds go on counting, and a repeated call counts once.
 
         Calls of an earlier process are not known here, but its rounds and attempts are in the path.
         """
+        if "/$" in path:  # the calls of an agent step are read on together, by turn or by tool
+            return self._number_of_part(path, attempt, tool)
         seen = self._begun.setdefault(bare(path), [])
         if (path, attempt) not in seen:
             seen.append((path, attempt))
         rounds = sum(int(segment.partition("#")[2] or 1) - 1 for segment in path.split("/"))
         return max(seen.index((path, attempt)) + 1, attempt, rounds + 1)
+
+    def _number_of_part(self, path: str, attempt: int, tool: str) -> int:
+        step = path.partition("/$")[0]
+        seen = self._begun.setdefault(f"{bare(step)}.{tool}", [])
+        if (path, attempt) not in seen:
+            seen.append((path, attempt))
+        turn = 0 if tool else int(path.rpartition("$t")[2])  # an earlier process may have taken turns
+        return max(seen.index((path, attempt)) + 1, turn)
 
     async def _unscripted(self, effect: Effect, step: str, path: str) -> Performed:
         schema = self._schema(effect, step)
@@ -148,7 +158,8 @@ class ScriptedWorld:
         if not self.strict and schema is not None:
             return Performed(example, {"way": "fitted"})
         written = "..." if schema is None else example
-        how = f"{step}: {{output: {written}}}"
+        name = f"{step}.{effect.tool}" if isinstance(effect, ToolCall) and "/$" in path else step
+        how = f"{name}: {{output: {written}}}"
         self.unscripted[path] = how
         raise StepFailed("unscripted", f"{path} has no script; write  {how}", retryable=False)
 
@@ -180,10 +191,20 @@ def _shaped(effect: Effect, answer: Answer) -> Json:
         value = {"text": value, "sentences": [value]}
     elif effect.schema is None and isinstance(value, str):
         value = {"text": value}
+    if effect.offers and isinstance(value, dict) and set(value) <= {"calls", "text"} and "calls" in value:
+        return {
+            "text": value.get("text", ""),
+            "calls": [_asked(index, call) for index, call in enumerate(value["calls"])],
+        }
     if effect.schema is not None and (wrong := list(problems_of(effect.schema, value))):
         detail = {"answer": value, "problems": wrong}
         raise StepFailed("output_invalid", f"the answer does not fit the output schema: {wrong[0]}", detail=detail)
-    return value
+    return {"answer": value} if effect.offers else value
+
+
+def _asked(index: int, call: Mapping[str, Json]) -> dict[str, Json]:
+    """A call that a scripted model asks for, written `{tool, arguments}`."""
+    return {"id": f"call_{index}", "name": call["tool"], "arguments": call.get("arguments", {})}
 
 
 class AnyTools:

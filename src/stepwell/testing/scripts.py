@@ -91,13 +91,19 @@ class Scripts:
     def keys(self) -> list[str]:
         return list(self._scripts)
 
-    def find(self, path: str) -> Script | None:
-        """The script for a place: its path with rounds, its path without them, then the id of its step."""
-        plain = bare(path)
-        for key in (path, plain, path.rpartition("/")[2], plain.rpartition("/")[2]):
-            if key in self._scripts:
-                return self._scripts[key]
-        return None
+    def find(self, path: str, tool: str = "") -> Script | None:
+        """The script for a place: its path with rounds, its path without them, then the id of its step.
+
+        Of an agent step the turns are read from the step's own script, and the calls of a `tool` from that of the
+        step and tool (`answer.lookup`), else of the tool (`lookup`).
+        """
+        step, turn, _ = path.partition("/$")
+        plain = bare(step)
+        keys = [step, plain, step.rpartition("/")[2], plain.rpartition("/")[2]]
+        if turn and tool:
+            keys = [*(f"{key}.{tool}" for key in keys), tool]
+        keys = [path, bare(path), *keys]
+        return next((self._scripts[key] for key in keys if key in self._scripts), None)
 
 
 def bare(path: str) -> str:
