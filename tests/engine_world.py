@@ -14,13 +14,15 @@ from stepwell.definition.load import LoadedWorkflow, load_text
 from stepwell.engine.engine import Engine
 from stepwell.engine.events import Listeners
 from stepwell.engine.parts import Parts
+from stepwell.engine.performer import Performer
 from stepwell.engine.runtime import World
 from stepwell.engine.tool_performer import ToolPerformer
-from stepwell.interpreter.effect import ToolCall
+from stepwell.interpreter.effect import ModelCall, ToolCall
 from stepwell.kinds import discover
 from stepwell.ports import RunStore, Wait
 from stepwell.stores.memory import MemoryLibrary, MemoryRunStore
 from stepwell.testing.scripted import ScriptedTools
+from stepwell.testing.scripted_world import AnyModels
 
 Json = Any
 
@@ -34,12 +36,20 @@ def workflow(text: str | Json, **parts: Json) -> LoadedWorkflow:
 
 @asynccontextmanager
 async def engine_with(
-    tools: ScriptedTools, store: RunStore | None = None, *, serves: bool = False
+    tools: ScriptedTools,
+    store: RunStore | None = None,
+    *,
+    serves: bool = False,
+    models: Performer | None = None,
 ) -> AsyncIterator[Engine]:
+    """An engine; `models` performs the calls of models, whatever a step names."""
     store = store or MemoryRunStore()
-    world = World(store, {ToolCall: ToolPerformer(tools)}, tools, Listeners())
+    performers: dict[Any, Performer] = {ToolCall: ToolPerformer(tools)} | ({ModelCall: models} if models else {})
+    world = World(store, performers, tools, Listeners())
     library = MemoryLibrary(store) if isinstance(store, MemoryRunStore) else None
-    engine = Engine(Parts(store, world, tools, None, library=library), SimpleNamespace(root=Path("/")), serves=serves)  # type: ignore[arg-type]
+    asked = AnyModels() if models else None
+    parts = Parts(store, world, tools, None, library=library, models=asked)  # type: ignore[arg-type]
+    engine = Engine(parts, SimpleNamespace(root=Path("/")), serves=serves)  # type: ignore[arg-type]
     await engine.open()
     try:
         yield engine

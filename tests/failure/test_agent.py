@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
 
-from stepwell.engine.engine import Engine
-from stepwell.engine.events import Listeners
 from stepwell.engine.incidents import Action
 from stepwell.engine.model_performer import ModelPerformer
-from stepwell.engine.parts import Parts
 from stepwell.engine.reruns import Wish
-from stepwell.engine.runtime import World
-from stepwell.engine.tool_performer import ToolPerformer
 from stepwell.errors import InputError, StepFailed
-from stepwell.interpreter.effect import ModelCall, ToolCall
 from stepwell.ports import ModelReply, ToolRequest
-from stepwell.stores.memory import MemoryLibrary, MemoryRunStore
+from stepwell.stores.memory import MemoryRunStore
 from stepwell.testing import every_crash, run_to_end
 from stepwell.testing.recorded import as_test
 from stepwell.testing.scripted import ScriptedTools
-from stepwell.testing.scripted_world import AnyModels
-from tests.engine_world import workflow
+from tests.engine_world import engine_with, workflow
 from tests.failure.test_doubt import Uptime
 from tests.failure.test_strategies import ONCE, QUICK, broken
 
@@ -60,18 +50,8 @@ def agent(**more):
     return step | {"tools": ["look_up", "charge"], "retry": dict(ONCE)} | more
 
 
-@asynccontextmanager
-async def engine_of(model, tools, store=None):
-    store = store or MemoryRunStore()
-    performers = {ToolCall: ToolPerformer(tools), ModelCall: ModelPerformer({"m": model}, "m")}
-    world = World(store, performers, tools, Listeners())
-    parts = Parts(store, world, tools, None, library=MemoryLibrary(store), models=AnyModels())
-    engine = Engine(parts, SimpleNamespace(root=Path("/")), serves=False)
-    await engine.open()
-    try:
-        yield engine
-    finally:
-        await engine.close()
+def engine_of(model, tools, store=None):
+    return engine_with(tools, store, models=ModelPerformer({"m": model}, "m"))
 
 
 async def run(model, tools, steps, value=None, **parts):

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 from copy import deepcopy
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 import yaml
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 from stepwell.definition.load import LoadedWorkflow, load_text
 from stepwell.engine.engine import Engine
 from stepwell.errors import DefinitionError
+from stepwell.interpreter.effect import ToolCall
 from stepwell.kinds import discover
 from stepwell.library.differences import Side, differences, is_cosmetic
 from stepwell.ports import PARKED, Run, ToolCallContext
@@ -86,7 +86,7 @@ class LawTools(ScriptedTools):
 
     async def call(self, name: str, arguments: dict[str, Json], context: ToolCallContext) -> Json:
         self.calls.append(Call(name, context.path, context.attempt, arguments, context.key))
-        return (await self.script.perform(SimpleNamespace(call=arguments), context)).value  # type: ignore[arg-type]
+        return (await self.script.perform(ToolCall(name, arguments), context)).value  # type: ignore[arg-type]
 
 
 def timeless(value: Json) -> str:
@@ -116,7 +116,7 @@ def test_a_cosmetic_edit_disturbs_no_parked_run(definition: Json, seed: int) -> 
         results = []
         for edits in (False, True):
             chance = Random(seed)
-            async with engine_with(LawTools(definition)) as engine:
+            async with engine_with(tools := LawTools(definition), models=tools.script.perform) as engine:
                 run = await parked(engine, definition)
                 while run.status == "pending_approval":
                     if edits:
@@ -138,7 +138,7 @@ def test_a_definition_that_does_the_same_conflicts_with_nothing_wherever_a_run_i
         results = []
         for moves in (False, True):
             chance, tools = Random(seed), LawTools(definition)
-            async with engine_with(tools) as engine:
+            async with engine_with(tools, models=tools.script.perform) as engine:
                 run = await parked(engine, definition)
                 for round_ in range(100):
                     if moves and run.status in PARKED:
@@ -199,7 +199,7 @@ def test_a_run_that_was_moved_without_conflict_is_never_stuck(definition: Json, 
 
     async def law() -> None:
         chance, tools = Random(seed), LawTools(definition)
-        async with engine_with(tools) as engine:
+        async with engine_with(tools, models=tools.script.perform) as engine:
             run = await parked(engine, definition)
             for _ in range(chance.randrange(3)):
                 if run.status == "pending_approval":
