@@ -267,6 +267,17 @@ async def test_a_run_saved_as_a_test_answers_turn_by_turn_as_it_went(tmp_path):
     assert len(result.calls) == 6
 
 
+async def test_tools_whose_names_no_provider_takes_are_called_by_others_towards_the_model():
+    names = ["shop.look up", "shop/look up", "x" * 80]
+    model = Model(asks(("shop_look_up_2", {}), ("x" * 64, {})), says("ok"))
+    tools = ScriptedTools({})
+    done, _ = await run(model, tools, [agent(tools=names)])
+    assert done.status == "completed"
+    assert [offer.name for offer in model.asked[0].tools] == ["shop_look_up", "shop_look_up_2", "x" * 64]
+    assert [call.tool for call in tools.calls] == names[1:]
+    assert [call.name for call in model.asked[1].turns[0].calls] == ["shop_look_up_2", "x" * 64]
+
+
 async def test_a_long_result_is_cut_for_the_model_and_kept_whole_in_the_journal():
     model = Model(asks(("look_up", {})), says("long"))
     _, (step,) = await run(model, ScriptedTools({"look_up": [{"text": "x" * 200_000}]}), [agent()])

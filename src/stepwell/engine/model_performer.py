@@ -114,7 +114,7 @@ class ModelPerformer:
         asking = self._asking(choice, context)
         request = _request(effect, choice, context)
         if effect.offers:
-            return Performed(await take_turn(asking, with_turns(request, effect)), asking.usage.meta())
+            return Performed(await take_turn(asking, with_turns(request, effect), effect), asking.usage.meta())
         if effect.schema is not None:
             value = await asking.structured(request)
         else:
