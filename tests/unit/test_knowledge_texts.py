@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -52,21 +53,25 @@ def test_words_hold_nothing_that_full_text_search_could_read_as_syntax(text):
         assert folded(word) == folded(folded(word))
 
 
-@given(st.lists(st.text(alphabet="ab .!。\n#审", max_size=400), max_size=12).map("\n\n".join))
-def test_passages_are_the_text_in_its_order_and_fit(text):
+@given(st.lists(st.text(alphabet="ab .!。\n\r\t#审`-|>", max_size=400), max_size=12).map("\n\n".join))
+def test_passages_are_slices_of_the_text_in_its_order_and_fit(text):
     found = chunks(text)
-    assert all(chunk.text.strip() and len(chunk.text) <= LONGEST for chunk in found)
+    assert all(chunk.text.strip() == chunk.text and 0 < len(chunk.text) <= LONGEST for chunk in found)
+    assert all(text[chunk.start : chunk.start + len(chunk.text)] == chunk.text for chunk in found)
+    assert all(one.start + len(one.text) <= other.start for one, other in pairwise(found))
     assert re.sub(r"\s", "", "".join(chunk.text for chunk in found)) == re.sub(r"\s", "", text)
+    assert chunks(text) == found
 
 
-def test_a_section_is_a_passage_and_its_heading_goes_with_all_its_passages():
+def test_a_section_is_a_passage_and_its_headings_go_with_all_its_passages():
     long = " ".join(f"Sentence number {number} of the long part." for number in range(60))
-    found = chunks(f"# Title\n## Refunds\n\nThirty days.\n\n## Shipping\n{long}\n")
-    assert found[0] == Chunk("# Title\n\n## Refunds\n\nThirty days.")
+    found = chunks(f"# Title\n## Refunds\n\nThirty days.\n\n## Shipping\n{long}\n\n```\n# no heading\n```\n\n# End\n")
+    assert found[0] == Chunk("# Title\n## Refunds\n\nThirty days.", 0, "Title > Refunds")
     assert found[1].text.startswith("## Shipping\nSentence number 0")
-    assert [chunk.heading for chunk in found[1:]] == ["", *["Shipping"] * (len(found) - 2)]
-    assert len(found) > 3
-    assert all(chunk.text.endswith(".") for chunk in found)
+    assert [chunk.heading for chunk in found[1:]] == [*["Title > Shipping"] * (len(found) - 2), "End"]
+    assert len(found) > 4
+    assert "# no heading" in found[-2].text
+    assert found[-1].text == "# End"
 
 
 def test_chinese_is_cut_at_its_sentences():

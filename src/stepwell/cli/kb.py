@@ -129,13 +129,16 @@ async def _write(texts: list[tuple[str, Path, str]], collection: str, database: 
     from stepwell.ports import DocumentWrite
 
     async with opened(database, missing="make") as engine:
-        return [
+        written = [
             await engine.knowledge.write(
                 _account(),
                 DocumentWrite(name, text, collection, "replace", metadata={"file": file.name}),
             )
             for name, file, text in texts
         ]
+        if not (await engine.knowledge.vectors(_account())).problem:
+            await engine.knowledge.make_vectors()
+        return written
 
 
 def _text(file: Path) -> str:

@@ -44,12 +44,11 @@ async def assemble(
     tool_files = tuple(dict.fromkeys([*settings.tools, *(path.resolve() for path in tools)]))
     registered = PythonTools.from_files(tool_files)
     store = SqliteRunStore.open(_file(database), durability=settings.durability, on_busy=on_busy)
-    knowledge = SqliteKnowledge(store.database)
     closing: list[Callable[[], Any]] = []
     embedder = LocalEmbedder()
-    closing.append(embedder.aclose)
+    knowledge = SqliteKnowledge(store.database, embedder)
     limiter = _limiter(settings)
-    closing.append(limiter.aclose)
+    closing += [embedder.aclose, knowledge.aclose, limiter.aclose]
     worlds = Worlds(store, knowledge, embedder, limiter, closing)
     answering = worlds.models(settings)
     library = SqliteLibrary(store.database)

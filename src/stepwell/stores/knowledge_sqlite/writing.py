@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from stepwell.errors import NotFound
 from stepwell.knowledge.document import DEFAULT, Prepared
-from stepwell.ports import DocumentWrite, Written
+from stepwell.knowledge.showing import with_replaced
+from stepwell.ports import Collection, DocumentWrite, Written
+from stepwell.stores.knowledge_sqlite.reading import collections, version_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,15 +30,17 @@ def write(connection: sqlite3.Connection, account: str, prepared: Prepared, now:
     document, version = _next_version(connection, account, asked)
     position = _make_room(connection, document, version, asked)
     part = connection.execute(
-        "INSERT INTO kb_part (account, document, position, section, since, content) VALUES (?, ?, ?, ?, ?, ?)",
-        (account, document, position, asked.section, version, asked.content),
+        "INSERT INTO kb_part (account, document, position, section, since, content, size) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (account, document, position, asked.section, version, asked.content, len(asked.content)),
     ).lastrowid
     for passage in prepared.passages:
         number = connection.execute(
-            "INSERT INTO kb_passage (account, document, part, content) VALUES (?, ?, ?, ?)",
-            (account, document, part, passage.text),
+            "INSERT INTO kb_passage (account, document, part, content, start, heading, page)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (account, document, part, passage.text, passage.start, passage.heading, passage.page),
         ).lastrowid
         connection.execute("INSERT INTO kb_index (rowid, words) VALUES (?, ?)", (number, passage.words))
+        connection.execute("INSERT INTO kb_backlog (passage, account) VALUES (?, ?)", (number, account))
     _record(connection, account, prepared, (document, version), now)
     return Written(asked.document, version, len(prepared.passages))
 
@@ -74,7 +79,7 @@ def _make_room(connection: sqlite3.Connection, document: int, version: int, aske
     for part, _ in gone:
         connection.execute("UPDATE kb_part SET until = ? WHERE id = ?", (version, part))
         connection.execute("DELETE FROM kb_index WHERE rowid IN (SELECT id FROM kb_passage WHERE part = ?)", (part,))
-        connection.execute("DELETE FROM kb_passage WHERE part = ?", (part,))
+        connection.execute("DELETE FROM kb_passage WHERE part = ?", (part,))  # its vector goes with it
     if asked.mode == "upsert" and gone:
         return gone[0][1]
     row = connection.execute(
@@ -88,6 +93,8 @@ def _record(
 ) -> None:
     asked = prepared.write
     document, version = made
+    replaces = asked.mode == "replace" and version > 1
+    before = version_of(connection, account, asked.document, version - 1) if replaces else None
     connection.execute(
         "INSERT INTO kb_version (document, version, account, collection, mode, section, passages, metadata, origin,"
         " idempotency_key, at) SELECT id, ?2, ?3, collection, ?4, ?5, ?6, ?7, ?8, ?9, ?10"
@@ -100,8 +107,38 @@ def _record(
             asked.section,
             len(prepared.passages),
             _encode(asked.metadata).decode(),
-            _encode(asked.origin).decode(),
+            _encode(with_replaced(asked.origin, before)).decode(),
             asked.idempotency_key,
             now,
         ),
     )
+
+
+def remove(connection: sqlite3.Connection, account: str, name: str) -> int:
+    """Remove a document with its versions; returns how many there were. Raises NotFound."""
+    row = connection.execute("SELECT id FROM kb_document WHERE account = ? AND name = ?", (account, name)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no document {name!r}")
+    document = int(row[0])
+    (versions,) = connection.execute("SELECT count(*) FROM kb_version WHERE document = ?", (document,)).fetchone()
+    connection.execute(
+        "DELETE FROM kb_index WHERE rowid IN (SELECT id FROM kb_passage WHERE document = ?)", (document,)
+    )
+    for table in ("kb_passage", "kb_part", "kb_version"):
+        connection.execute(f"DELETE FROM {table} WHERE document = ?", (document,))  # noqa: S608 -- names of our tables
+    connection.execute("DELETE FROM kb_document WHERE id = ?", (document,))
+    return int(versions)
+
+
+def describe(
+    connection: sqlite3.Connection, account: str, name: str, description: str | None, department: str | None
+) -> Collection:
+    """Make a collection, or say more of it."""
+    connection.execute(
+        "INSERT INTO kb_collection (account, name, description, department)"
+        " VALUES (?1, ?2, coalesce(?3, ''), coalesce(?4, ''))"
+        " ON CONFLICT (account, name) DO UPDATE SET description = coalesce(?3, description),"
+        " department = coalesce(?4, department)",
+        (account, name, description, department),
+    )
+    return next(one for one in collections(connection, account) if one.name == name)
