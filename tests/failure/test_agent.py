@@ -125,6 +125,8 @@ async def test_a_model_that_never_answers_is_stopped_and_a_redrive_asks_for_its_
         assert done.error["kind"] == "max_turns_reached"
         assert "look_up" in done.error["message"]
         assert len(tools.calls) == 2, "the calls of the last turn would be read by nobody"
+        (step,) = (await engine.tree(done.id)).as_json()["steps"]
+        assert [turn["calls"][0]["status"] for turn in step["turns"]] == ["completed", "completed", "not_made"]
         model.says = [says("in Linz")]
         plan = await engine.reruns.plan(done.id, Wish())
         assert plan.executes == ({"path": "/answer", "because": "goes on at turn 3", "type": "llm_call"},)

@@ -213,7 +213,7 @@ def turn_text(name: str, data: Mapping[str, Json]) -> str:
         return f"turn {number}: {', '.join(calls)}" if calls else f"turn {number}: it answers"
     error = data.get("error")
     said = f"{error.get('kind')}: {error.get('message')}" if isinstance(error, Mapping) else "done"
-    return f"turn {number}, call {int(data.get('call') or 0) + 1}: {said}"
+    return f"turn {number}: call {int(data.get('call') or 0) + 1} {said}"
 
 
 _PARTS = {"~fallback": "fallback", "~verify": "verify", "~undo": "undoing"}

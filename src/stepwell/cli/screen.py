@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import click
 
 from stepwell.cli.lines import Line, error_text, mark_of, painted, step_lines
-from stepwell.cli.progress import Node, Progress, by_text, doing_text, reason_text
+from stepwell.cli.progress import Node, Progress, by_text, doing_text, reason_text, turn_text
 from stepwell.cli.text import duration, json_text, pad, visible
 from stepwell.journal.view import instant
 
@@ -95,6 +95,11 @@ class PlainScreen:
             steps = ", ".join(path[1:] for path in event.data.get("steps", ())) or "nothing"
             click.echo(f"{when}  undoing    {visible(steps)}")
         if not event.path or self._progress.kind_of(event.path) != "step":
+            return
+        if event.name in {"turn_taken", "tool_called"}:
+            if event.name == "turn_taken" or event.data.get("error"):
+                turn, _, said = turn_text(event.name, event.data).partition(": ")
+                click.echo(f"{when}  {pad(turn, 9)}  {visible(event.path[1:])}  {visible(said)}")
             return
         word = _WORDS.get(event.name) or event.name.removeprefix("step_")
         if event.name == "step_started" and int(event.data.get("attempt") or 1) > 1:

@@ -59,7 +59,7 @@ class Usage:
             "output_tokens": self.output_tokens,
             "repairs": self.repairs,
         }
-        if self.finish_reason != "stop":
+        if self.finish_reason not in {"stop", "tool_call"}:
             facts["finish_reason"] = self.finish_reason
         if self.cost_usd is not None:
             facts["cost_usd"] = self.cost_usd

@@ -35,13 +35,20 @@ def _turns(step: Told, value: Value, instant: Instant) -> Iterator[dict[str, Jso
             "turn": number,
             **_facts(told, instant),
             "text": said.get("text"),
-            "calls": [_call(call, step.parts.get(f"t{number}.{index}"), value, instant)
+            "calls": [_call(call, step.parts.get(f"t{number}.{index}"), value, instant, ended=bool(step.status))
                       for index, call in enumerate(asked)],
             "meta": told.meta,
         }  # fmt: skip
 
 
-def _call(asked: dict[str, Json], told: Told | None, value: Value, instant: Instant) -> dict[str, Json]:
+_NOTHING: dict[str, Json] = {
+    "attempts": 0, "attempt_log": [], "error": None, "started_at": None, "ended_at": None, "output": None,
+}  # fmt: skip
+
+
+def _call(asked: dict[str, Json], told: Told | None, value: Value, instant: Instant, *, ended: bool) -> dict[str, Json]:
+    if told is None and ended:
+        return {"tool": asked["name"], "arguments": asked["arguments"], "status": "not_made"} | _NOTHING
     told = told or Told()
     return {
         "tool": asked["name"],
