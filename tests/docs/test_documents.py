@@ -84,7 +84,8 @@ def test_every_kind_of_failure_is_documented():
 
 def test_every_setting_and_its_variable_are_documented():
     from stepwell.engine.limit_settings import LIMIT_KEYS
-    from stepwell.engine.settings import MODEL_KEYS, PROJECT_KEYS, known_variables
+    from stepwell.engine.settings import PROJECT_KEYS, known_variables
+    from stepwell.engine.settings_models import MODEL_KEYS
 
     text = (ROOT / "docs/reference/settings.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| `([a-zA-Z_.]+)` \| `([A-Z_]+)` \|", text, re.MULTILINE))

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from stepwell.adapters.models.price import Price
 from stepwell.engine.limit_settings import LIMIT_KEYS, LimitSettings
-from stepwell.engine.settings import MODEL_KEYS, PROJECT_KEYS, Settings, absolute_database, known_variables
+from stepwell.engine.settings import PROJECT_KEYS, Settings, absolute_database, known_variables
+from stepwell.engine.settings_models import MODEL_KEYS
 from stepwell.errors import DefinitionError
 
 
@@ -89,6 +91,10 @@ def test_every_key_has_a_twin_in_the_environment(project):
         "STEPWELL_MODELS_BIG_ONE_API_KEY": "sk-very-secret",
         "STEPWELL_MODELS_BIG_ONE_MODEL": "other",
         "STEPWELL_MODELS_BIG_ONE_MAX_CONCURRENCY": "3",
+        "STEPWELL_MODELS_BIG_ONE_FALLBACK": "embedded",
+        "STEPWELL_MODELS_BIG_ONE_USD_PER_MILLION_INPUT": "2.5",
+        "STEPWELL_MODELS_BIG_ONE_USD_PER_MILLION_OUTPUT": "10",
+        "STEPWELL_MODELS_BIG_ONE_USD_PER_MILLION_CACHED_INPUT": "0",
     }
     assert sorted(values) == sorted(known_variables(["big-one"]))
     assert len(values) == len(PROJECT_KEYS) + len(LIMIT_KEYS) + len(MODEL_KEYS)
@@ -108,6 +114,7 @@ def test_every_key_has_a_twin_in_the_environment(project):
     assert (limits.model_calls, limits.lease, limits.on_limiter_error) == (4, 12.5, "closed")
     assert limits.redis.reveal() == values["STEPWELL_LIMITS_REDIS"]
     assert "a-very-secret" not in f"{found!r}"
+    assert (model.fallback, model.price) == (("embedded",), Price(2.5, 10.0, 0.0))
 
 
 def test_a_model_can_be_made_by_the_environment_alone(project):
@@ -254,3 +261,30 @@ def test_limits_have_defaults_and_an_unknown_key_is_told(project):
     assert found == LimitSettings(model_calls=3, redis=found.redis)
     assert found.redis.reveal() == "redis://cache/2"
     assert problems(project, "[limits]\nmodelcalls = 3\n")[0].startswith("stepwell.toml:2:1: error[unknown]")
+
+
+def test_prices_and_fallbacks_are_whole_and_known(project):
+    told = problems(
+        project,
+        '[models.a]\nprovider = "openai"\nmodel = "m"\nusd_per_million_input = -1\nfallback = "b"\n'
+        '[models.b]\nprovider = "openai"\nmodel = "m"\nusd_per_million_output = 3\n'
+        '[models.c]\nprovider = "openai"\nmodel = "m"\nfallback = ["c", "d", "embedded", "embedded"]\n',
+    )
+    text = "\n".join(told)
+    for said in (
+        "a price is US dollars per million tokens",
+        "fallback lists names of models",
+        "the model 'b' has half a price: usd_per_million_input is not said",
+        "the model 'c' falls back to 'c' more than once",
+        "the model 'c' falls back to 'embedded' more than once",
+        "there is no model 'd'",
+    ):
+        assert said in text
+    write(
+        project,
+        '[models.a]\nprovider = "openai"\nmodel = "m"\nusd_per_million_input = 1\nusd_per_million_output = 2.5\n'
+        'fallback = ["embedded"]\n',
+    )
+    model = Settings.load(project, {}).models["a"]
+    assert (model.price, model.fallback) == (Price(1.0, 2.5), ("embedded",))
+    assert Settings.load(project, {}).models["embedded"].price is None

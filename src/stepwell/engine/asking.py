@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from stepwell.adapters.limits.queueing import Queueing
 from stepwell.adapters.models.answer import parse_answer
 from stepwell.adapters.models.conversation import schema_in_words
 from stepwell.engine.flight import LAST_WORD
+from stepwell.engine.model_choice import Choice, falls_back
 from stepwell.errors import StepFailed
 from stepwell.ports import LanguageModel, ModelReply, ModelRequest
 
@@ -40,6 +41,9 @@ class Usage:
     output_tokens: int = 0
     cost_usd: float | None = None
     repairs: int = 0
+    cached_tokens: int = 0
+    fell_back: list[dict[str, Json]] = field(default_factory=list)
+    """Models that did not answer, and why."""
     queued: float = 0.0
     """Seconds that the requests waited for slots."""
 
@@ -48,6 +52,7 @@ class Usage:
         self.finish_reason = reply.finish_reason
         self.input_tokens += reply.input_tokens
         self.output_tokens += reply.output_tokens
+        self.cached_tokens += reply.cached_tokens
         if reply.cost_usd is not None:
             self.cost_usd = (self.cost_usd or 0.0) + reply.cost_usd
 
@@ -63,19 +68,32 @@ class Usage:
             facts["finish_reason"] = self.finish_reason
         if self.cost_usd is not None:
             facts["cost_usd"] = self.cost_usd
+        if self.cached_tokens:
+            facts["cached_tokens"] = self.cached_tokens
+        if self.fell_back:
+            facts["fell_back"] = self.fell_back
         if self.queued >= QUEUED:
             facts["queued_ms"] = round(1000 * self.queued)
         return facts
 
 
 class Asking:
-    """The requests of one performed model call. `slot` is held around each of them."""
+    """The requests of one performed model call. `slot` is held around each of them.
+
+    `others` are asked in turn when the model fails in a way that says nothing against the question; `name` is what the
+    settings call the model.
+    """
 
     def __init__(
-        self, model: LanguageModel, slot: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+        self,
+        model: LanguageModel,
+        slot: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+        *,
+        name: str = "",
+        others: Sequence[Choice] = (),
     ) -> None:
         self.usage = Usage()
-        self._model = model
+        self._asked = [Choice(name, model), *others]
         self._slot = slot
         self._queueing = Queueing()
 
@@ -84,8 +102,7 @@ class Asking:
         try:
             async with asyncio.timeout(request.timeout + LAST_WORD) as deadline:
                 with self._queueing.watching(deadline):
-                    async with self._slot():
-                        reply = await self._model.complete(request)
+                    reply = await self._first_answer(request)
         except TimeoutError:
             raise self.with_usage(StepFailed("timeout", f"no result within {request.timeout:g} s")) from None
         except StepFailed as failure:
@@ -94,6 +111,43 @@ class Asking:
             self.usage.queued = self._queueing.seconds
         self.usage.add(reply)
         return reply
+
+    async def _first_answer(self, request: ModelRequest) -> ModelReply:
+        """The answer of the first model that gives one; what another one may answer is left to it.
+
+        With others to come, a model gets at most half of the time that is left. One that did not answer is not asked
+        again in this call.
+        """
+        until = self.worked() + request.timeout
+        left = request.timeout
+        while len(self._asked) > 1:
+            try:
+                return await self._complete(self._asked[0].model, self._put(request, left / 2))
+            except StepFailed as failure:
+                left = until - self.worked()
+                if not falls_back(failure) or left <= 0:
+                    raise
+                self._leave(failure)
+        return await self._complete(self._asked[0].model, self._put(request, left))
+
+    def _leave(self, failure: StepFailed) -> None:
+        """Go on to the next model; what the last one took counts."""
+        name = self._asked.pop(0).name
+        self.usage.fell_back.append({"model": name, "kind": failure.kind, "message": failure.message})
+        if isinstance(failure.detail, dict) and "usage" in failure.detail:
+            self.usage.add(ModelReply(**failure.detail["usage"]))
+
+    def _put(self, request: ModelRequest, left: float) -> ModelRequest:
+        """The request as it goes to the model whose turn it is."""
+        if not self.usage.fell_back:
+            return replace(request, timeout=left)
+        choice = self._asked[0]
+        key = f"{request.key}~{choice.name}" if request.key else ""
+        return replace(request, model=choice.own_name, timeout=left, key=key)
+
+    async def _complete(self, model: LanguageModel, request: ModelRequest) -> ModelReply:
+        async with self._slot():
+            return await model.complete(request)
 
     def worked(self) -> float:
         """A clock that stands still while a request waits for a slot."""
@@ -134,7 +188,7 @@ class Asking:
         detail = failure.detail if isinstance(failure.detail, dict) else {}
         if "usage" in detail:  # what the failing request itself took
             self.usage.add(ModelReply(**detail["usage"]))
-        if self.usage.model:
+        if self.usage.model or self.usage.fell_back:
             failure.detail = detail | {"usage": self.usage.meta()}
         return failure
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.adapters.limits import LocalLimiter, NoLimiter
+from stepwell.adapters.models.anthropic_messages import Anthropic
 from stepwell.adapters.models.embedded_text import EmbeddedText
 from stepwell.adapters.models.embeddings import LocalEmbedder
 from stepwell.adapters.models.limited import Limited
 from stepwell.adapters.models.openai_compatible import OpenAICompatible
+from stepwell.adapters.models.provider import ProviderModel
 from stepwell.adapters.python_tools import PythonTools
 from stepwell.engine.events import Listeners
 from stepwell.engine.knowledge_performer import KnowledgePerformer
@@ -32,7 +34,7 @@ from stepwell.stores.sqlite import SqliteLibrary, SqliteRunStore
 
 if TYPE_CHECKING:
     from stepwell.engine.performer import Performer
-    from stepwell.engine.settings import ModelSettings
+    from stepwell.engine.settings_models import ModelSettings
     from stepwell.interpreter.effect import Effect
     from stepwell.ports import Limiter
 
@@ -94,7 +96,10 @@ class Worlds:
         """The models of a project's settings; they are closed with the engine."""
         models = {name: _limited(model, settings) for name, model in settings.models.items()}
         self._closing += [model.aclose for model in models.values()]
-        return ModelPerformer(models, settings.default_model, self._embedder, limiter=self._limiter)
+        fallbacks = {name: model.fallback for name, model in settings.models.items()}
+        return ModelPerformer(
+            models, settings.default_model, self._embedder, limiter=self._limiter, fallbacks=fallbacks
+        )
 
     def world(self, tools: PythonTools, models: ModelPerformer, vault: Vault) -> World:
         performers: dict[type[Effect], Performer] = {
@@ -141,18 +146,14 @@ def _limiter(settings: Settings) -> Limiter:
     return LocalLimiter(calls) if calls else NoLimiter()
 
 
-def _limited(model: ModelSettings, settings: Settings) -> EmbeddedText | OpenAICompatible | Limited:
+def _limited(model: ModelSettings, settings: Settings) -> EmbeddedText | ProviderModel | Limited:
     made = _model(model, settings)
     return Limited(made, model.max_concurrency) if model.max_concurrency else made
 
 
-def _model(model: ModelSettings, settings: Settings) -> EmbeddedText | OpenAICompatible:
+def _model(model: ModelSettings, settings: Settings) -> EmbeddedText | ProviderModel:
     if model.provider == "embedded":
         return EmbeddedText(model.name, gguf=settings.embedded_gguf)
-    if model.provider == "anthropic":
-        message = f"model {model.name}: the provider anthropic is not performed by this version"
-        hint = 'use an OpenAI-compatible endpoint: provider = "openai" with base_url'
-        raise DefinitionError([Problem("error", "not_performed", message, hint)])
-    return OpenAICompatible(
-        model.name, model.base_url, model.model, api_key=model.api_key.reveal(), key_missing=model.api_key.missing
-    )
+    kind = Anthropic if model.provider == "anthropic" else OpenAICompatible
+    key, missing = model.api_key.reveal(), model.api_key.missing
+    return kind(model.name, model.base_url, model.model, api_key=key, key_missing=missing, price=model.price)

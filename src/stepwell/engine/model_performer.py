@@ -6,15 +6,16 @@ The law of the file: what a language model says is never mixed with what vectors
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from stepwell.adapters.models.answer import problems_of
 from stepwell.adapters.models.labels import LabelMeaning, LabelVectors, chosen, label_meanings
 from stepwell.adapters.models.summary import extract_summary
 from stepwell.engine.asking import Asking
+from stepwell.engine.model_choice import Choice, Models
 from stepwell.engine.performer import CallContext, Performed
 from stepwell.engine.turns import take_turn, with_turns
 from stepwell.errors import Problem, StepFailed
@@ -27,21 +28,11 @@ _NO_EMBEDDINGS = "this needs the embedding model, which is not installed"
 _INSTALL = "install the extra: pip install 'stepwell[local]'"
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """The model that answers, and how."""
-
-    model: LanguageModel
-    own_name: str = ""
-    """The provider's name of the model, where it is not the one of the settings."""
-    temperature: float | None = None
-    max_tokens: int | None = None
-
-
 class ModelPerformer:
     """Performs `ModelCall`: `models` by the names of the settings, `default` one of them.
 
-    A model whose attribute `judges` is false (the built-in one) is never asked to classify: vectors decide there.
+    `fallbacks` are the names of those that are asked in turn when one fails. A model whose attribute `judges` is false
+    (the built-in one) is never asked to classify: vectors decide there.
     """
 
     keeps_time = True
@@ -54,32 +45,35 @@ class ModelPerformer:
         embedder: Embedder | None = None,
         *,
         limiter: Limiter | None = None,
+        fallbacks: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self._models = models
-        self._default = default
+        self._models = Models(models, default, fallbacks)
         self._embedder = embedder
         self._limiter = limiter
         self._labels = LabelVectors(embedder) if embedder is not None else None
 
     def available(self) -> list[Problem]:
         """What is missing on this machine for the configured models, each with its fix. Starts and asks nothing."""
-        parts = [*self._models.values(), self._embedder]
+        parts = [*self._models.by_name.values(), self._embedder]
         problems = [problem for part in parts for problem in getattr(part, "available", list)()]
-        if self._default not in self._models:
-            problems.append(_unknown(self._default, self._models))
+        if self._models.default not in self._models.by_name:
+            problems.append(self._models.unknown(self._models.default))
         return problems
 
     def problems_with(self, model: Json, task: str = "generate") -> list[Problem]:
-        """What stands in the way of one step's call, for preflight: an unknown model or something not installed."""
-        try:
-            choice = self._choose(model)
-        except StepFailed:
-            return [_unknown(_named(model)[1], self._models)]
-        if task == "extract_summary" or (task == "classify" and not _judges(choice.model)):
+        """What stands in the way of one step's call, for preflight: an unknown model or something not installed.
+
+        What is missing for a model that is asked only when another fails is a warning.
+        """
+        if problems := self._models.problems_with(model):
+            return problems
+        choice = self._models.choose(model)
+        if task == "extract_summary" or (task == "classify" and not choice.judges):
             if self._embedder is None:
                 return [Problem("error", "model_missing", _NO_EMBEDDINGS, _INSTALL)]
             return list(getattr(self._embedder, "available", list)())
-        return list(getattr(choice.model, "available", list)())
+        later = [problem for other in self._models.after(model) for problem in other.available()]
+        return choice.available() + [replace(problem, severity="warning") for problem in later]
 
     async def __call__(self, effect: Effect, context: CallContext) -> Performed:
         """The answer and how it came about. Raises StepFailed; tokens spent are in its `detail["usage"]`."""
@@ -100,18 +94,18 @@ class ModelPerformer:
             raise StepFailed("output_invalid", message, detail=detail)
         return performed
 
-    def _asking(self, choice: _Choice, context: CallContext) -> Asking:
-        """What asks the chosen model, each request in a slot of the account."""
+    def _asking(self, choice: Choice, context: CallContext, others: Sequence[Choice] = ()) -> Asking:
+        """What asks the chosen model, or the others in turn, each request in a slot of the account."""
         limiter = self._limiter
 
         def slot() -> AbstractAsyncContextManager[None]:
             return nullcontext() if limiter is None else limiter.slot(context.account)
 
-        return Asking(choice.model, slot)
+        return Asking(choice.model, slot, name=choice.name, others=others)
 
     async def _generate(self, effect: ModelCall, context: CallContext) -> Performed:
-        choice = self._choose(effect.model)
-        asking = self._asking(choice, context)
+        choice = self._models.choose(effect.model)
+        asking = self._asking(choice, context, self._models.after(effect.model))
         request = _request(effect, choice, context)
         if effect.offers:
             return Performed(await take_turn(asking, with_turns(request, effect), effect), asking.usage.meta())
@@ -123,18 +117,22 @@ class ModelPerformer:
 
     async def _classify(self, effect: ModelCall, context: CallContext) -> Performed:
         labels = label_meanings(effect.labels)
-        choice = self._choose(effect.model)
-        if not _judges(choice.model):
-            if self._labels is None:
-                raise StepFailed("not_found", _NO_EMBEDDINGS, detail={"hint": _INSTALL})
-            value = await _in_time(self._labels.classify(effect.prompt, labels), context.timeout)
-            return Performed(value, _embeddings())
+        choice = self._models.choose(effect.model)
+        if not choice.judges:
+            return await self._by_vectors(effect, context, labels)
         if not effect.prompt.strip():
             raise StepFailed("validation_error", "there is no text to classify: the prompt is empty")
-        asking = self._asking(choice, context)
+        others = [other for other in self._models.after(effect.model) if other.judges]
+        asking = self._asking(choice, context, others)
         asked = _request(effect, choice, context, prompt=_question(effect.prompt, labels), schema=_choice_of(labels))
         answer = await asking.structured(asked)
         return Performed(chosen(_shares(answer["scores"]), answer["label"]), asking.usage.meta())
+
+    async def _by_vectors(self, effect: ModelCall, context: CallContext, labels: list[LabelMeaning]) -> Performed:
+        if self._labels is None:
+            raise StepFailed("not_found", _NO_EMBEDDINGS, detail={"hint": _INSTALL})
+        value = await _in_time(self._labels.classify(effect.prompt, labels), context.timeout)
+        return Performed(value, _embeddings())
 
     async def _summarise(self, effect: ModelCall, context: CallContext) -> Performed:
         if self._embedder is None:
@@ -142,46 +140,13 @@ class ModelPerformer:
         value = await _in_time(extract_summary(effect.prompt, self._embedder), context.timeout)
         return Performed(value, _embeddings())
 
-    def _choose(self, model: Json) -> _Choice:
-        """The model that a step, a recipe or the settings name.
-
-        A name that the settings do not know is the provider's own, if a provider is configured. Raises
-        StepFailed("not_found").
-        """
-        provider, name = _named(model)
-        options = model if isinstance(model, Mapping) else {}
-        found = self._models.get(name or provider or self._default)
-        own_name = ""
-        if found is None:
-            found = self._models.get(provider or self._default)
-            own_name = name
-        if found is None or (own_name and not _judges(found)):
-            raise StepFailed("not_found", _unknown(name or provider or self._default, self._models).message)
-        return _Choice(found, own_name, options.get("temperature"), options.get("max_tokens"))
-
-
-def _named(model: Json) -> tuple[str, str]:
-    """Provider and name, "" where not given."""
-    if isinstance(model, Mapping):
-        return str(model.get("provider") or ""), str(model.get("name") or "")
-    return "", str(model or "")
-
-
-def _judges(model: LanguageModel) -> bool:
-    return bool(getattr(model, "judges", True))
-
-
-def _unknown(name: str, models: Mapping[str, LanguageModel]) -> Problem:
-    known = ", ".join(sorted(models)) or "none"
-    return Problem("error", "model_unknown", f"there is no model {name!r}; configured: {known}", f"add [models.{name}]")
-
 
 def _embeddings() -> dict[str, Json]:
     return {"model": "multilingual-e5-small", "way": "embeddings", "input_tokens": 0, "output_tokens": 0, "repairs": 0}
 
 
 def _request(
-    effect: ModelCall, choice: _Choice, context: CallContext, *, prompt: str = "", schema: Json = None
+    effect: ModelCall, choice: Choice, context: CallContext, *, prompt: str = "", schema: Json = None
 ) -> ModelRequest:
     return ModelRequest(
         model=choice.own_name,

@@ -10,40 +10,27 @@ import os
 import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from stepwell.engine.limit_settings import LimitSettings, limit_variables, limits_of
-from stepwell.engine.secret import NO_SECRET, Secret
-from stepwell.engine.settings_secrets import named_secret, read_secrets, secret_from
+from stepwell.engine.settings_models import EMBEDDED, ModelSettings, names_of, read_models
+from stepwell.engine.settings_models import known_variables as twins_of
+from stepwell.engine.settings_secrets import read_secrets
 from stepwell.engine.settings_text import Reading
 from stepwell.errors import DefinitionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from stepwell.engine.secret import Secret
+
 Json: TypeAlias = Any
-Provider: TypeAlias = Literal["openai", "anthropic", "embedded"]
 
 FILE = "stepwell.toml"
 DATABASE = "sqlite:///./stepwell.db"
-EMBEDDED = "embedded"
-PROVIDERS: tuple[Provider, ...] = ("openai", "anthropic", "embedded")
 PROJECT_KEYS = ("workflows", "recipes", "tools", "database", "default_model", "durability", "embedded_gguf", "user")
-MODEL_KEYS = ("provider", "base_url", "api_key", "model", "max_concurrency")
 LATER = ("mcp", "mail", "server")
 """Sections of the format that this version does not read."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """One model that workflows may name. `max_concurrency` counts calls in flight; 0 is no limit."""
-
-    name: str
-    provider: Provider
-    base_url: str = ""
-    api_key: Secret = NO_SECRET
-    model: str = ""
-    max_concurrency: int = 10
 
 
 def _embedded_alone() -> dict[str, ModelSettings]:
@@ -193,22 +180,16 @@ def _text_value(key: str, value: str, folder: Path) -> str:
 
 
 def _models(settings: Settings, reading: Reading, data: dict[str, Json], environ: Mapping[str, str]) -> Settings:
-    sections = _with_twins(data.get("models", {}), environ)
-    models = _embedded_alone()
-    for name, section in sections.items():
-        if not isinstance(section, dict):
-            reading.refuse(("models", name), f"models.{name} is a section", f"write [models.{name}]")
-            continue
-        model = _model(reading, name, section, settings.root, environ)
-        if model is not None:
-            models[name] = model
-    declared = [name for name in models if name in sections]
+    sections = data.get("models", {})
+    names = names_of(sections, environ)
+    read = read_models(reading, sections, settings.root, environ)
+    models = _embedded_alone() | read
     default = settings.default_model
-    if default == EMBEDDED and not _says_default(data, environ) and len(declared) == 1:
-        default = declared[0]
-    if default not in models and default not in sections:
+    if default == EMBEDDED and not _says_default(data, environ) and len(read) == 1:
+        default = next(iter(read))
+    if default not in models and default not in names:
         said = "STEPWELL_DEFAULT_MODEL" if environ.get("STEPWELL_DEFAULT_MODEL") else ""
-        known = (*sections, EMBEDDED)
+        known = (*names, EMBEDDED)
         reading.refuse_unknown(("project", "default_model"), known, name=default, noun="model", said=said)
     return replace(settings, models=models, default_model=default)
 
@@ -217,93 +198,6 @@ def _says_default(data: dict[str, Json], environ: Mapping[str, str]) -> bool:
     return bool(environ.get("STEPWELL_DEFAULT_MODEL")) or "default_model" in data.get("project", {})
 
 
-def _with_twins(sections: dict[str, Json], environ: Mapping[str, str]) -> dict[str, Json]:
-    """The sections with what STEPWELL_MODELS_<NAME>_<KEY> says of them; a name that is not there is added."""
-    merged = {name: dict(section) if isinstance(section, dict) else section for name, section in sections.items()}
-    spelt = {_twin(name): name for name in sections}
-    for variable, value in environ.items():
-        if not variable.startswith("STEPWELL_MODELS_") or not value:
-            continue
-        rest = variable.removeprefix("STEPWELL_MODELS_")
-        key = next((key for key in MODEL_KEYS if rest.endswith(f"_{key.upper()}")), None)
-        if key is None:
-            continue
-        upper = rest[: -len(key) - 1]
-        section = merged.setdefault(spelt.get(upper, upper.lower()), {})
-        if isinstance(section, dict):
-            section[key] = _FromEnvironment(value, variable)
-    return merged
-
-
-class _FromEnvironment(str):
-    """A value of the environment: a number may be written as text, and a key as it is."""
-
-    __slots__ = ("variable",)
-    variable: str
-
-    def __new__(cls, value: str, variable: str) -> Self:
-        made = super().__new__(cls, value)
-        made.variable = variable
-        return made
-
-
-def _twin(name: str) -> str:
-    return "".join(letter if letter.isalnum() else "_" for letter in name).upper()
-
-
-def _model(
-    reading: Reading, name: str, section: dict[str, Json], root: Path, environ: Mapping[str, str]
-) -> ModelSettings | None:
-    before = len(reading.problems)
-    found: dict[str, Json] = {}
-    for key, value in section.items():
-        where = ("models", name, key)
-        said = value.variable if isinstance(value, _FromEnvironment) else ""
-        if key not in MODEL_KEYS:
-            reading.refuse_unknown(where, MODEL_KEYS)
-        elif key == "max_concurrency":
-            number = int(value) if said and value.isdecimal() else value
-            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-                reading.refuse(where, "max_concurrency is a whole number of calls, 0 for no limit", "", said=said)
-            found[key] = number
-        elif not isinstance(value, str) or not value:
-            reading.refuse(where, f"{key} is text", f'write {key} = "..."', said=said)
-        elif key == "api_key":
-            found[key] = _secret(reading, where, value, root, environ)
-        else:
-            found[key] = str(value)
-    _check_model(reading, name, found)
-    if len(reading.problems) > before:
-        return None
-    return ModelSettings(name=name, **found)
-
-
-def _secret(reading: Reading, where: tuple[str, ...], value: str, root: Path, environ: Mapping[str, str]) -> Secret:
-    if isinstance(value, _FromEnvironment):
-        return secret_from(value, root, environ) or Secret.given(str(value), value.variable)
-    return named_secret(reading, where, value, root, environ)
-
-
-def _check_model(reading: Reading, name: str, found: dict[str, Json]) -> None:
-    provider = found.get("provider", "embedded" if name == EMBEDDED else None)
-    where = ("models", name, "provider")
-    if provider is None:
-        reading.refuse(("models", name), f"the model {name!r} has no provider", f"one of {', '.join(PROVIDERS)}")
-    elif provider not in PROVIDERS:
-        reading.refuse_unknown(where, PROVIDERS, name=str(provider), noun="provider")
-    elif provider != "embedded" and not found.get("model"):
-        reading.refuse(("models", name), f"the model {name!r} has no `model`", 'write model = "the provider\'s name"')
-    found["provider"] = cast("Provider", provider)
-    url = found.get("base_url", "")
-    if url and not url.startswith(("http://", "https://")):
-        reading.refuse(("models", name, "base_url"), f"base_url begins with http:// or https://, this is {url!r}", "")
-
-
 def known_variables(models: Sequence[str] = ()) -> list[str]:
     """The environment twins of every key."""
-    project = [f"STEPWELL_{key.upper()}" for key in PROJECT_KEYS]
-    return (
-        project
-        + limit_variables()
-        + [f"STEPWELL_MODELS_{_twin(name)}_{key.upper()}" for name in models for key in MODEL_KEYS]
-    )
+    return [f"STEPWELL_{key.upper()}" for key in PROJECT_KEYS] + limit_variables() + twins_of(models)

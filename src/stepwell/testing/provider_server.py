@@ -1,9 +1,11 @@
-"""A real HTTP server that looks like an OpenAI provider and does what a script says, also badly.
+"""A real HTTP server that looks like a model provider and does what a script says, also badly.
 
     async with ProviderServer([Reply(status=429, headers={"Retry-After": "7"}), Reply("hello")]) as server:
         OpenAICompatible("test", server.base_url, "some-model", api_key=server.key)
+        Anthropic("test", server.root, "claude-sonnet-5", api_key=server.key)
 
-Replies are used up in order; the last one repeats.
+It answers as OpenAI does under /v1/chat/completions and as Anthropic does under /v1/messages, whole or streamed, as it
+is asked. Replies are used up in order; the last one repeats.
 """
 
 from __future__ import annotations
@@ -14,80 +16,17 @@ import json
 import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from stepwell.ports import ToolRequest
+from stepwell.testing.provider_reply import Reply
+from stepwell.testing.provider_shapes import AnthropicShape, OpenAIShape, Shape
 
 Json: TypeAlias = Any
 
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What the server does with one request.
-
-    `body` replaces the whole answer (text or JSON); `delay` is seconds before anything is sent; `hang` sends nothing
-    until the client goes; `reset` breaks the connection with RST; `truncate` sends so many bytes of the announced body
-    and closes. `calls` are tools that the model asks for; arguments that are text are sent as they are.
-    """
-
-    content: str | None = ""
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: str | Json = None
-    finish_reason: str = "stop"
-    refusal: str | None = None
-    calls: Sequence[ToolRequest] = ()
-    input_tokens: int = 10
-    output_tokens: int = 5
-    delay: float = 0.0
-    hang: bool = False
-    reset: bool = False
-    truncate: int | None = None
-
-    @property
-    def finish(self) -> str:
-        """Why the answer ends, as it is sent."""
-        return "tool_calls" if self.calls and self.finish_reason == "stop" else self.finish_reason
-
-    def payload(self, model: str) -> bytes:
-        """The body as it is sent."""
-        if isinstance(self.body, str):
-            return self.body.encode()
-        body = self.body
-        if body is None:
-            body = self._completion(model) if self.status < 400 else {"error": {"message": self.content or "refused"}}
-        return json.dumps(body).encode()
-
-    def _completion(self, model: str) -> Json:
-        message: dict[str, Json] = {"role": "assistant", "content": self.content}
-        if self.refusal is not None:
-            message |= {"content": None, "refusal": self.refusal}
-        if self.calls:
-            message |= {"content": self.content or None, "tool_calls": [_as_call(call) for call in self.calls]}
-        return {
-            "id": "chatcmpl-1",
-            "object": "chat.completion",
-            "created": 1_700_000_000,
-            "model": model,
-            "choices": [{"index": 0, "message": message, "finish_reason": self.finish}],
-            "usage": {
-                "prompt_tokens": self.input_tokens,
-                "completion_tokens": self.output_tokens,
-                "total_tokens": self.input_tokens + self.output_tokens,
-            },
-        }
-
-
-def _as_call(call: ToolRequest) -> Json:
-    function = {"name": call.name, "arguments": _text(call.arguments)}
-    return {"id": call.id, "type": "function", "function": function}
-
-
-def _text(arguments: Json) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+_OPENAI, _ANTHROPIC = OpenAIShape(), AnthropicShape()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +37,50 @@ class Received:
     headers: dict[str, str]
     json: Json
 
+    @property
+    def shape(self) -> Shape:
+        """The format in which it wants to be answered."""
+        return _ANTHROPIC if self.path.partition("?")[0].endswith("/messages") else _OPENAI
+
+    @property
+    def streams(self) -> bool:
+        """Whether the answer is wanted in pieces."""
+        return isinstance(self.json, dict) and bool(self.json.get("stream"))
+
+    @property
+    def key(self) -> str:
+        """The key that came with it."""
+        return self.headers.get("x-api-key") or self.headers.get("authorization", "").removeprefix("Bearer ")
+
 
 Script: TypeAlias = Sequence[Reply] | Callable[[Received], Reply]
 
 
 class ProviderServer:
-    """Serves on 127.0.0.1 while entered; `requests` lists what came, `dropped` counts clients that went away early."""
+    """Serves on 127.0.0.1 while entered.
+
+    `requests` lists what came; `dropped` counts clients that went away early, `sent` the events of all streams.
+    """
 
     def __init__(self, script: Script, *, key: str = "sk-test-0123456789abcdef") -> None:
         self.script = script
         self.key = key
         self.requests: list[Received] = []
         self.dropped = 0
-        self.base_url = ""
+        self.sent = 0
+        self.root = ""
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def base_url(self) -> str:
+        """Where OpenAI's clients begin; those of Anthropic begin at `root`."""
+        return f"{self.root}/v1"
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
-        self.base_url = f"http://127.0.0.1:{port}/v1"
+        self.root = f"http://127.0.0.1:{port}"
         return self
 
     async def __aexit__(
@@ -148,16 +111,19 @@ class ProviderServer:
         received = Received(head[0].split(" ")[1], headers, json.loads(raw) if raw else None)
         self.requests.append(received)
         reply = self._next(received)
-        if reply.hang or reply.delay:
-            gone = await self._client_left(reader, None if reply.hang else reply.delay)
-            if gone:
-                return False
+        if (reply.hang or reply.delay) and await self._client_left(reader, None if reply.hang else reply.delay):
+            return False
+        if reply.reset:
+            return _break(writer)
+        if received.streams and reply.status < 400 and reply.body is None:
+            return await self._stream(reply, received, reader, writer)
         return await self._send(reply, received, writer)
 
     def _next(self, received: Received) -> Reply:
-        if self.key and received.headers.get("authorization") != f"Bearer {self.key}":
-            shown = received.headers.get("authorization", "").removeprefix("Bearer ")
-            message = f"Incorrect API key provided: {shown}"
+        if self.key and received.key != self.key:
+            message = f"Incorrect API key provided: {received.key}"
+            if received.shape is _ANTHROPIC:
+                return Reply(message, status=401)
             return Reply(status=401, body={"error": {"message": message, "code": "invalid_api_key"}})
         if callable(self.script):
             return self.script(received)
@@ -169,20 +135,80 @@ class ProviderServer:
             rest = await asyncio.wait_for(reader.read(1), seconds)
         except TimeoutError:
             return False
+        except ConnectionError:
+            rest = b""
         self.dropped += not rest
         return True
 
     async def _send(self, reply: Reply, received: Received, writer: asyncio.StreamWriter) -> bool:
-        if reply.reset:
-            raw: socket.socket = writer.get_extra_info("socket")
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.transport.abort()
-            return False
         asked = received.json if isinstance(received.json, dict) else {}
-        body = reply.payload(str(asked.get("model", "")))
+        body = _payload(reply, received.shape, str(asked.get("model", "")))
         headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **reply.headers}
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        phrase = HTTPStatus(reply.status).phrase if reply.status in set(HTTPStatus) else "Unknown"
-        writer.write(f"HTTP/1.1 {reply.status} {phrase}\r\n{lines}\r\n".encode() + body[: reply.truncate])
+        writer.write(_head(reply.status, headers) + body[: reply.truncate])
         await writer.drain()
         return reply.truncate is None
+
+    async def _stream(
+        self, reply: Reply, received: Received, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        headers = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked", **reply.headers}
+        writer.write(_head(reply.status, headers))
+        for number, event in enumerate(received.shape.events(reply, received.json)):
+            if number == reply.cut:
+                return await self._break_off(reply, received, reader, writer)
+            if reply.pause and await self._client_left(reader, reply.pause):
+                return False
+            writer.write(_chunk(event))
+            self.sent += 1
+            await writer.drain()
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        return True
+
+    async def _break_off(
+        self, reply: Reply, received: Received, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        match reply.then:
+            case "end":
+                writer.write(b"0\r\n\r\n")
+            case "reset":
+                return _break(writer)
+            case "hang":
+                await self._client_left(reader, None)
+            case "garbage":
+                writer.write(_chunk('event: message_delta\ndata: {"id": nonsense\n\n') + b"0\r\n\r\n")
+            case "error":
+                failure = received.shape.failure(Reply("we are overloaded", status=529))
+                writer.write(_chunk(f"event: error\ndata: {json.dumps(failure)}\n\n") + b"0\r\n\r\n")
+            case "drop":
+                pass
+        await writer.drain()
+        return False
+
+
+def _payload(reply: Reply, shape: Shape, model: str) -> bytes:
+    """The body of an answer that is not streamed."""
+    if isinstance(reply.body, str):
+        return reply.body.encode()
+    body = reply.body
+    if body is None:
+        body = shape.answer(reply, model) if reply.status < 400 else shape.failure(reply)
+    return json.dumps(body).encode()
+
+
+def _head(status: int, headers: Mapping[str, str]) -> bytes:
+    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else "Unknown"
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {status} {phrase}\r\n{lines}\r\n".encode()
+
+
+def _chunk(event: str) -> bytes:
+    raw = event.encode()
+    return f"{len(raw):x}\r\n".encode() + raw + b"\r\n"
+
+
+def _break(writer: asyncio.StreamWriter) -> bool:
+    raw: socket.socket = writer.get_extra_info("socket")
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+    return False

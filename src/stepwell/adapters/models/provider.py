@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from stepwell.adapters.errors import classify
 from stepwell.adapters.models.conversation import ToolNames, Way, messages, parameters, reply
-from stepwell.adapters.models.stream import MISSHAPEN, streamed
+from stepwell.adapters.models.stream import MISSHAPEN, broken_off, has_ended, streamed
 from stepwell.errors import Problem, StepFailed
 from stepwell.ports import ModelReply, ModelRequest
 
@@ -57,6 +57,8 @@ class ProviderModel(ABC):
     """The package that talks to the provider, besides pydantic-ai."""
     form_words: ClassVar[tuple[str, ...]]
     """Words of which a server that refuses a native schema says at least one."""
+    always_says_why: ClassVar[bool] = False
+    """Whether an answer that does not say why it ends was cut, streamed or not."""
 
     def __init__(
         self,
@@ -203,11 +205,14 @@ class ProviderModel(ABC):
             )
             return await streamed(opened, request.on_text, lambda error: self._failure(error, request), self.price)
         try:
-            return await model_request(
+            answer = await model_request(
                 model, begun, model_settings=settings, model_request_parameters=shape, instrument=False
             )
         except MISSHAPEN as error:
             raise self._failure(error, request) from None
+        if self.always_says_why and not has_ended(answer):
+            raise broken_off()
+        return answer
 
     async def _connected(self, name: str) -> Model:
         loop = asyncio.get_running_loop()

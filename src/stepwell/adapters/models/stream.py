@@ -46,10 +46,14 @@ async def streamed(
         if not telling.told and not isinstance(error, MISSHAPEN):
             raise
         raise _with_partial(failed(error), telling.text, answer, price) from None
-    if not _has_ended(answer):
-        cut = StepFailed("connection_error", "the stream of the answer broke off before its end")
-        raise _with_partial(cut, telling.text, answer, price)
+    if not has_ended(answer):
+        raise _with_partial(broken_off(), telling.text, answer, price)
     return answer
+
+
+def broken_off() -> StepFailed:
+    """The failure of an answer that came in part."""
+    return StepFailed("connection_error", "the stream of the answer broke off before its end")
 
 
 class _Telling:
@@ -89,7 +93,7 @@ class _Telling:
             self._on_text(piece)
 
 
-def _has_ended(answer: ModelResponse) -> bool:
+def has_ended(answer: ModelResponse) -> bool:
     """Whether the provider said why the answer ended; the library makes a reason up where none came."""
     return bool((answer.provider_details or {}).get("finish_reason")) or answer.finish_reason == "content_filter"
 
