@@ -520,6 +520,59 @@ class PublishedRecipe:
 
 
 @dataclass(frozen=True, slots=True)
+class RecipeVersion:
+    """A recipe that was published on its own. `version` is its author's label, which no other content ever gets.
+
+    `digest` is that of what it does, `content` that of all that its author wrote; `body` is it as JSON text, `text` the
+    file as it was. Lists leave `text` empty.
+    """
+
+    recipe: str
+    version: str
+    digest: str
+    content: str
+    body: bytes
+    text: str = ""
+    file: str = ""
+    note: str = ""
+    by: str = ""
+    at: float = 0.0
+
+
+class RecipeStore(Protocol):
+    """Recipes published on their own, and those that published workflows pinned. What ends in `now` blocks."""
+
+    async def publish(
+        self, account: str, new: RecipeVersion, *, notes: Sequence[AuditRecord] = ()
+    ) -> tuple[RecipeVersion, bool]:
+        """Store a version, durable on return, with the notes; the second value says whether it is new.
+
+        Raises Conflict if its label has another content, also one that was deleted.
+        """
+
+    def find_now(self, account: str, recipe: str, version: str = "") -> RecipeVersion:
+        """A version, or the one published last. Raises NotFound."""
+
+    def labels_now(self, account: str, recipe: str) -> list[str]:
+        """The labels of a recipe's versions, those published last first."""
+
+    async def versions(self, account: str, recipe: str = "") -> list[RecipeVersion]:
+        """All versions of a recipe, or of every recipe, those published last first."""
+
+    async def pinned(self, account: str) -> list[PublishedRecipe]:
+        """The recipes that published workflows pinned, by id and label; of one label the last."""
+
+    async def delete(
+        self, account: str, recipe: str, version: str, *, notes: Sequence[AuditRecord] = ()
+    ) -> RecipeVersion:
+        """Take a version out of the library, and keep the notes.
+
+        Raises NotFound, and Conflict (detail: runs, at most ten) while a run that has not ended pinned it, itself or in
+        a workflow that it calls.
+        """
+
+
+@dataclass(frozen=True, slots=True)
 class NewVersion:
     """A workflow to be published. `definition` is the digest of a stored definition, which pins all that it names.
 
@@ -576,8 +629,15 @@ class Library(Protocol):
     def find_now(self, account: str, workflow: str, version: str = "") -> Published:
         """The same, at once and blocking: for a definition that names it while it is checked."""
 
+    @property
+    def recipes(self) -> RecipeStore:
+        """Recipes with versions of their own."""
+
     def recipe_now(self, account: str, recipe: str, version: str = "") -> PublishedRecipe:
-        """The recipe published last under this id and label (any label without one). Raises NotFound. Blocks."""
+        """The recipe of this id and label (without one, that published last), at once and blocking. Raises NotFound.
+
+        One that was published on its own comes before those that workflows pinned.
+        """
 
     def recipe_names_now(self, account: str) -> list[str]:
         """The ids of all published recipes, sorted. Blocks."""

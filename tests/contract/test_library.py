@@ -13,9 +13,10 @@ from stepwell.stores.sqlite import Database, SqliteRunStore
 from stepwell.stores.sqlite.library import SqliteLibrary
 from stepwell.testing.store_builders import ManualClock, OpenedStore
 from stepwell.testing.store_library_contract import LibraryContract, OpenedLibrary
+from stepwell.testing.store_recipe_contract import RecipeStoreContract
 
 
-class TestMemoryLibrary(LibraryContract):
+class TestMemoryLibrary(LibraryContract, RecipeStoreContract):
     @pytest.fixture
     async def opened(self) -> AsyncIterator[OpenedLibrary]:
         clock, uptime = ManualClock(1_800_000_000.0), ManualClock(1000.0)
@@ -24,7 +25,7 @@ class TestMemoryLibrary(LibraryContract):
         await store.close()
 
 
-class TestSqliteLibrary(LibraryContract):
+class TestSqliteLibrary(LibraryContract, RecipeStoreContract):
     @pytest.fixture
     async def opened(self, tmp_path: Path) -> AsyncIterator[OpenedLibrary]:
         clock, uptime = ManualClock(1_800_000_000.0), ManualClock(1000.0)

@@ -674,7 +674,7 @@ def test_init_makes_a_project_that_runs_at_once(project: Project, tmp_path: Path
     asked = project.result("run", "workflows/hello.yaml", "-i", "name=Bo", "-i", "ask=true", cwd=demo)
     assert asked.returncode == 3
     assert "mood" in project("recipes", cwd=demo)
-    assert "grateful" in project("recipes", "mood", cwd=demo)
+    assert "grateful" in project("recipes", "show", "mood", cwd=demo)
     again = project.result("init", "demo")
     assert again.returncode == 2
     assert "there already" in again.stderr

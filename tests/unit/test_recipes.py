@@ -7,8 +7,9 @@ import json
 import pytest
 
 from stepwell.definition.load import load_recipe_text
+from stepwell.definition.recipe import output_schema_of
 from stepwell.errors import DefinitionError, NotFound
-from stepwell.library.recipes import FileRecipes, output_schema_of
+from stepwell.library.recipes import FileRecipes
 
 GREET = 'recipe: greet\nversion: "{version}"\nprompt: "Greet {{{{input.name}}}}"\n'
 TRIAGE = """

@@ -1,4 +1,4 @@
-"""`stepwell validate`: all problems of workflow files, without executing anything."""
+"""`stepwell validate`: all problems of workflow, recipe and test files, without executing anything."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _TESTS = (".test.yaml", ".test.yml")
 
 @click.command(
     cls=Command,
-    example="stepwell validate workflow.yaml\nstepwell validate workflows/*.yaml --json",
+    example="stepwell validate workflow.yaml\nstepwell validate workflows/*.yaml recipes/*.yaml --json",
     epilog="Exit codes: 0 right (warnings do not count), 1 problems, 2 wrong use.",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @options.tools
 @options.as_json
 def validate(*, files: tuple[Path, ...], tools: tuple[Path, ...], as_json: bool) -> None:
-    """Check workflow files: every problem with its file, line and column, and how to fix it.
+    """Check workflow, recipe and test files: every problem with its file, line and column, and how to fix it.
 
     The project's settings are checked too, and the tools and models that steps name; nothing is executed.
     """
@@ -62,15 +62,19 @@ def _problems(file: Path, tools: tuple[Path, ...]) -> list[Problem]:
         asks_the_project,
         project_problems,
         published_problems,
+        recipe_problems,
         settings_problems,
         unchecked,
     )
     from stepwell.definition.load import load_file
     from stepwell.errors import DefinitionError
     from stepwell.kinds import discover
+    from stepwell.library.recipes import is_recipe
 
     if file.name.endswith(_TESTS):
         return _problems_of_tests(file)
+    if is_recipe(file):
+        return recipe_problems(file)
     wrong = settings_problems(file)
     recipes = None if wrong else _Recipes(file)
     loaded: LoadedWorkflow | None

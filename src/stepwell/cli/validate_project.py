@@ -34,6 +34,32 @@ def settings_problems(file: Path) -> list[Problem]:
     return []
 
 
+def recipe_problems(file: Path) -> list[Problem]:
+    """What is wrong with a recipe, its tests included, with its project's settings and with the model that it names."""
+    from stepwell.cli.opening import opened, run_async
+    from stepwell.errors import DefinitionError
+    from stepwell.library.recipes import misnamed, recipe_in
+
+    try:
+        found = recipe_in(file)
+    except DefinitionError as error:
+        return [*settings_problems(file), *error.problems]
+    wrong = [*settings_problems(file), *found.warnings]
+    if (problem := misnamed(found)) is not None:
+        wrong.append(problem)
+
+    start = file.resolve().parent
+
+    async def work() -> list[Problem]:
+        with tempfile.TemporaryDirectory(prefix="stepwell-") as folder:
+            async with opened(f"sqlite:///{folder}/empty.db", start=start, missing="make") as engine:
+                return [_told(problem) for problem in engine.recipes.problems(found)]
+
+    if any(problem.severity == "error" for problem in wrong):
+        return wrong
+    return [*wrong, *run_async(work())]
+
+
 def asks_the_project(loaded: LoadedWorkflow) -> bool:
     """Whether a step names something that only the project knows."""
     return any(step.type in _ASKING for step in loaded.workflow.every_step())

@@ -45,6 +45,16 @@ class LoadedWorkflow:
     positions: Positions
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedRecipe:
+    """A checked recipe with the text that it was read from; `warnings` as those of a workflow."""
+
+    definition: RecipeDefinition
+    text: str
+    warnings: tuple[Problem, ...]
+    positions: Positions
+
+
 class _NoKinds:
     def get(self, type_: str) -> None:
         del type_
@@ -84,8 +94,8 @@ def from_data(data: dict[str, Json], kinds: Kinds) -> Workflow:
     return Workflow.model_validate(data, context={"kinds": kinds, "names": names_in(data)})
 
 
-def load_recipe_text(text: str, *, file: str = "") -> RecipeDefinition:
-    """Load a recipe from YAML or JSON. Raises DefinitionError with all problems."""
+def read_recipe(text: str, *, file: str = "") -> LoadedRecipe:
+    """Load a recipe from YAML or JSON, with what it was written as. Raises DefinitionError with all problems."""
     report = Report(file)
     root = spellings.canonical_recipe(_composed(text, report, "recipe"))
     positions = Positions(root)
@@ -94,12 +104,22 @@ def load_recipe_text(text: str, *, file: str = "") -> RecipeDefinition:
     report.locate(check_recipe(parsed), positions)
     if report.has_errors:
         raise report.error()
-    return parsed.model
+    return LoadedRecipe(parsed.model, text, tuple(report.sorted()), positions)
+
+
+def read_recipe_file(path: str | PathLike[str]) -> LoadedRecipe:
+    """The same from a file. Raises DefinitionError, also if the file cannot be read."""
+    return read_recipe(_read(path), file=str(path))
+
+
+def load_recipe_text(text: str, *, file: str = "") -> RecipeDefinition:
+    """Load a recipe from YAML or JSON. Raises DefinitionError with all problems."""
+    return read_recipe(text, file=file).definition
 
 
 def load_recipe_file(path: str | PathLike[str]) -> RecipeDefinition:
     """Load a recipe from a file. Raises DefinitionError, also if the file cannot be read."""
-    return load_recipe_text(_read(path), file=str(path))
+    return read_recipe_file(path).definition
 
 
 def _composed(text: str, report: Report, what: str) -> Node:

@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from stepwell.definition.canonical import digest_of
 from stepwell.definition.fields import Template, WorkflowId
 
 Json = Any
+Schema = dict[str, Any]
 
 
 class Label(BaseModel):
@@ -41,6 +43,16 @@ def _text(value: Json) -> Json:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+class RecipeTest(BaseModel):
+    """An input with what is expected of the output: its fields, as `definition/expectation.py` reads them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = ""
+    input: dict[str, Json] = Field(default_factory=dict)
+    expect: dict[str, Json] = Field(default_factory=dict)
+
+
 class RecipeDefinition(BaseModel):
     """A recipe. In `system` and `prompt` an input is written `{{workflow_input.name}}` or `{{input.name}}`."""
 
@@ -58,7 +70,7 @@ class RecipeDefinition(BaseModel):
     labels: dict[str, Label] | None = None
     model: Annotated[ModelChoice, BeforeValidator(_model)] = ModelChoice()
     knowledge: tuple[str, ...] = ()
-    tests: tuple[dict[str, Json], ...] = ()
+    tests: tuple[RecipeTest, ...] = ()
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -68,3 +80,37 @@ class RecipeDefinition(BaseModel):
         if self.prompt is None:
             raise PydanticCustomError("recipe", "a recipe needs a `prompt`", {"hint": 'prompt: "{{input.text}}"'})
         return self
+
+    def data(self) -> dict[str, Json]:
+        """The recipe as plain JSON, the same wherever it was read from."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    @property
+    def digest(self) -> str:
+        """The identity of what it does (SHA-256, hexadecimal), which its tests and what only people read are not of."""
+        return digest_of({name: value for name, value in self.data().items() if name != "tests"})
+
+
+def output_schema_of(recipe: RecipeDefinition) -> Schema:
+    """JSON Schema of what a recipe's steps put out."""
+    if recipe.output_schema is not None:
+        return recipe.output_schema
+    match recipe.task:
+        case "classify":
+            labels = list(recipe.labels or ())
+            share = {"type": "number", "minimum": 0, "maximum": 1}
+            scores = _record(dict.fromkeys(labels, share))
+            return _record({"label": {"type": "string", "enum": labels}, "confidence": share, "scores": scores})
+        case "extract_summary":
+            return _record({"text": {"type": "string"}, "sentences": {"type": "array", "items": {"type": "string"}}})
+        case "generate":
+            return _record({"text": {"type": "string"}})
+
+
+def _record(properties: dict[str, Json]) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }

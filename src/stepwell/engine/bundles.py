@@ -60,7 +60,7 @@ class Bundles:
         key = (loaded.file, loaded.digest)
         if key not in done:
             recipes = {
-                name: recipe.model_dump(mode="json", exclude_unset=True)
+                name: recipe.model_dump(mode="json", exclude_unset=True, exclude={"tests"})
                 for name, recipe in self._parts.recipes_of(loaded).items()
             }
             called = self._parts.children_of(loaded, calls)

@@ -23,6 +23,7 @@ from stepwell.engine.fresh import lane_of, new_id
 from stepwell.engine.incidents import Incidents
 from stepwell.engine.people import People, Who
 from stepwell.engine.preflight import Preflight
+from stepwell.engine.recipes import Recipes
 from stepwell.engine.reruns import Reruns
 from stepwell.engine.versions import Versions
 from stepwell.engine.worker import Worker
@@ -88,6 +89,7 @@ class Engine:
         self.incidents = Incidents(parts.store, self.people, self._now, lambda run: self._world_of(run).tools)
         self.reruns = Reruns(parts.store, self._bundles, self.people, self._now)
         self.versions = Versions(parts, self._bundles, self._preflight, self.people, self._now)
+        self.recipes = Recipes(parts, self.people, self._now, settings.root)
 
     def _world_of(self, run: Run) -> World:
         found = self._parts.world_of(run.project)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 
 
+_OTHER_VERSION = "name one of these, or keep the other one as recipes/<id>@<version>.yaml or in the library"
+
+
 class Preflight:
     """The checks of one engine."""
 
@@ -92,7 +95,8 @@ class Preflight:
             try:
                 found = finder.find(recipe).definition
             except (NotFound, DefinitionError) as error:
-                yield "recipe", str(error), "put it into recipes/ beside the workflow"
+                other = "has no version" in str(error)
+                yield "recipe", str(error), _OTHER_VERSION if other else "put it into recipes/ beside the workflow"
                 return
             model = getattr(step, "model", None) or found.model.model_dump(exclude_defaults=True) or None
             yield from self._model(model, found.task)
@@ -170,7 +174,7 @@ def _located(steps: Iterable[Step], where: Location) -> Iterator[tuple[Location,
             yield from _located(block.steps, (*where, index, *block.where))
 
 
-def checked_input(schema: Mapping[str, Json], value: Json) -> tuple[Json, list[Problem]]:
+def checked_input(schema: Mapping[str, Json], value: Json, what: str = "the workflow") -> tuple[Json, list[Problem]]:
     """The input with defaults for absent fields, and what does not fit; null is a value, absence is not."""
     value = {} if value is None else value
     if not isinstance(value, dict):
@@ -186,9 +190,7 @@ def checked_input(schema: Mapping[str, Json], value: Json) -> tuple[Json, list[P
     properties = schema.get("properties")
     if isinstance(properties, dict) and "additionalProperties" not in schema and "patternProperties" not in schema:
         problems += [
-            Problem(
-                "warning", "input", f"the workflow declares no input {name!r}", did_you_mean(name, properties), "input"
-            )
+            Problem("warning", "input", f"{what} declares no input {name!r}", did_you_mean(name, properties), "input")
             for name in value
             if name not in properties
         ]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from stepwell.definition.canonical import digest_of
 from stepwell.definition.load import LoadedWorkflow, from_data, load_text
 from stepwell.definition.positions import Positions
-from stepwell.definition.recipe import RecipeDefinition
+from stepwell.definition.recipe import RecipeDefinition, output_schema_of
 from stepwell.errors import DefinitionError, NotFound
 from stepwell.journal.entry import decode
 from stepwell.kinds import discover
-from stepwell.library.recipes import FoundRecipe, output_schema_of
+from stepwell.library.recipes import FoundRecipe, missing_recipe
 
 if TYPE_CHECKING:
     from stepwell.definition.step import Schema
@@ -59,8 +59,7 @@ class PinnedRecipes:
 
 def found_recipe(definition: RecipeDefinition, place: str) -> FoundRecipe:
     """A recipe that lies in no file."""
-    data = definition.model_dump(mode="json", exclude_unset=True)
-    return FoundRecipe(definition, data, digest_of(data), Path(place))
+    return FoundRecipe(definition, definition.data(), definition.digest, Path(place))
 
 
 class Shelf:
@@ -115,6 +114,10 @@ class Shelf:
         found = self._library.recipe_now(self._account, recipe, version)
         return found_recipe(recipe_of(decode(found.body)), f"{PLACE}{recipe}@{found.version}")
 
+    def recipe_labels(self, recipe: str) -> list[str]:
+        """The labels under which a recipe was published on its own, the last first."""
+        return [] if self._library is None else self._library.recipes.labels_now(self._account, recipe)
+
     def recipe_names(self) -> list[str]:
         """The ids of published recipes."""
         return [] if self._library is None else self._library.recipe_names_now(self._account)
@@ -145,21 +148,23 @@ class RecipesInFilesOrOnTheShelf:
     """The recipes that a workflow file sees: those in files, and where there is none of a name, the published one."""
 
     def __init__(self, files: FileRecipes, shelf: Shelf) -> None:
-        self._files = files
+        self.files = files
         self._shelf = shelf
 
     def names(self) -> list[str]:
-        return sorted({*self._files.names(), *self._shelf.recipe_names()})
+        return sorted({*self.files.names(), *self._shelf.recipe_names()})
 
     def find(self, reference: str) -> FoundRecipe:
         """The recipe `id` or `id@label`. Raises NotFound, DefinitionError."""
         try:
-            return self._files.find(reference)
-        except NotFound as missing:
+            return self.files.find(reference)
+        except NotFound:
             try:
                 return self._shelf.recipe(reference)
             except NotFound:
-                raise missing from None
+                name, _, version = reference.partition("@")
+                there = [*self.files.labels(name), *self._shelf.recipe_labels(name)]
+                raise NotFound(missing_recipe(name, version, there, self.names())) from None
 
     def output_schema(self, recipe: str) -> Schema | None:
         try:

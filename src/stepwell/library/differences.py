@@ -185,7 +185,7 @@ def _longest_rising(numbers: list[int]) -> set[int]:
 def _of_workflow(before: Side, after: Side) -> Iterator[Difference]:
     cosmetic = {"name", "description", "tags", "version"}
     old, new = _without_steps(before.data), _without_steps(after.data)
-    for where, was, now in _leaves(old, new, ()):
+    for where, was, now in leaves(old, new, ()):
         here = where if was is not ABSENT else None
         there = where if now is not ABSENT else None
         dotted = ".".join(map(str, where))
@@ -200,7 +200,7 @@ def _of_pins(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Differe
 
 def _of_step(old: _Site, new: _Site) -> Iterator[Difference]:
     cosmetic = {*cosmetic_keys(new.data)} & {*cosmetic_keys(old.data)}
-    for where, was, now in _leaves(_without_steps(old.data), _without_steps(new.data), ()):
+    for where, was, now in leaves(_without_steps(old.data), _without_steps(new.data), ()):
         here = (*old.where, *where) if was is not ABSENT else None
         there = (*new.where, *where) if now is not ABSENT else None
         dotted = ".".join(map(str, where))
@@ -230,14 +230,14 @@ def _shallow(value: Json) -> Json:
     return value
 
 
-def _leaves(old: Json, new: Json, where: Location) -> Iterator[tuple[Location, Json, Json]]:
+def leaves(old: Json, new: Json, where: Location) -> Iterator[tuple[Location, Json, Json]]:
     """The innermost fields in which two objects differ; lists are compared as a whole unless they hold objects."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *(key for key in new if key not in old)]:
-            yield from _leaves(old.get(key, ABSENT), new.get(key, ABSENT), (*where, key))
+            yield from leaves(old.get(key, ABSENT), new.get(key, ABSENT), (*where, key))
     elif _alike(old, new):
         for index, (was, now) in enumerate(zip(old, new, strict=True)):
-            yield from _leaves(was, now, (*where, index))
+            yield from leaves(was, now, (*where, index))
     elif type(old) is not type(new) or old != new:
         yield where, old, new
 

@@ -16,16 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from stepwell.definition.canonical import digest_of
 from stepwell.definition.limits import LARGEST_FILE
-from stepwell.definition.load import load_recipe_file
-from stepwell.definition.recipe import RecipeDefinition
+from stepwell.definition.load import read_recipe_file
+from stepwell.definition.positions import Location, Positions
+from stepwell.definition.recipe import RecipeDefinition, output_schema_of
 from stepwell.definition.step import Schema
 from stepwell.definition.suggest import close
 from stepwell.errors import DefinitionError, NotFound, Problem
 
 Json: TypeAlias = Any
 
+NOWHERE = Positions(None)
 SUFFIXES = (".yaml", ".yml", ".json")
 _DECLARED = re.compile(r"^[\"']?recipe(?:_id)?[\"']?[ \t]*:", re.MULTILINE)
 _WORKFLOW = re.compile(r"^[\"']?workflow(?:_id)?[\"']?[ \t]*:", re.MULTILINE)
@@ -33,37 +34,27 @@ _WORKFLOW = re.compile(r"^[\"']?workflow(?:_id)?[\"']?[ \t]*:", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class FoundRecipe:
-    """A recipe with where it came from. `data` is plain JSON, `digest` (SHA-256, hexadecimal) its identity."""
+    """A recipe with where it came from. `data` is plain JSON, `digest` (SHA-256, hexadecimal) its identity.
+
+    `text` is what was written and `positions` where in it; both are empty for one that a workflow pinned.
+    """
 
     definition: RecipeDefinition
     data: dict[str, Json]
     digest: str
     file: Path
+    text: str = ""
+    positions: Positions = NOWHERE
+    warnings: tuple[Problem, ...] = ()
 
+    @property
+    def reference(self) -> str:
+        return f"{self.definition.recipe}@{self.definition.version}"
 
-def output_schema_of(recipe: RecipeDefinition) -> Schema:
-    """JSON Schema of what a recipe's steps put out."""
-    if recipe.output_schema is not None:
-        return recipe.output_schema
-    match recipe.task:
-        case "classify":
-            labels = list(recipe.labels or ())
-            share = {"type": "number", "minimum": 0, "maximum": 1}
-            scores = _record(dict.fromkeys(labels, share))
-            return _record({"label": {"type": "string", "enum": labels}, "confidence": share, "scores": scores})
-        case "extract_summary":
-            return _record({"text": {"type": "string"}, "sentences": {"type": "array", "items": {"type": "string"}}})
-        case "generate":
-            return _record({"text": {"type": "string"}})
-
-
-def _record(properties: dict[str, Json]) -> Schema:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    def place(self, where: Location) -> str:
+        """Where something is written: file:line."""
+        line, _ = self.positions.place(where, key=True)
+        return f"{self.file}:{line}" if line else str(self.file)
 
 
 class FileRecipes:
@@ -90,15 +81,26 @@ class FileRecipes:
         Raises NotFound with what there is instead, or DefinitionError if the file found is wrong.
         """
         name, _, version = reference.partition("@")
-        others = []
         for file in self._files(name):
             found = self._load(file)
             if isinstance(found, DefinitionError):
                 raise found
             if version in {"", found.definition.version}:
                 return found
-            others.append(found.definition.version)
-        raise NotFound(self._missing(name, version, others))
+        raise NotFound(missing_recipe(name, version, self.labels(name), self.names()))
+
+    def labels(self, name: str) -> list[str]:
+        """The versions of a recipe that are right, in the order in which their files count."""
+        loaded = [self._load(file) for file in self._files(name)]
+        return [found.definition.version for found in loaded if not isinstance(found, DefinitionError)]
+
+    def every(self) -> list[FoundRecipe]:
+        """Every recipe and version that is right, by id; of one version the first file counts."""
+        found: dict[str, FoundRecipe] = {}
+        for file in self._files():
+            if not isinstance(one := self._load(file), DefinitionError):
+                found.setdefault(one.reference, one)
+        return sorted(found.values(), key=lambda one: one.definition.recipe)
 
     def get(self, recipe: str, version: str = "") -> Json:
         """A recipe as plain data. Raises NotFound or DefinitionError."""
@@ -134,7 +136,7 @@ class FileRecipes:
             for file in sorted(folder.iterdir(), key=_rank):
                 if file.suffix not in SUFFIXES or (name is not None and file.stem.partition("@")[0] != name):
                     continue
-                if file.is_file() and _is_recipe(file, strict=folder in self._beside[:1]):
+                if file.is_file() and is_recipe(file, strict=folder in self._beside[:1]):
                     yield file
 
     def _load(self, file: Path) -> FoundRecipe | DefinitionError:
@@ -145,26 +147,42 @@ class FileRecipes:
                 self._loaded[file] = error
         return self._loaded[file]
 
-    def _missing(self, name: str, version: str, others: list[str]) -> str:
-        if others:
-            return f"recipe {name!r} has no version {version!r}; there is {', '.join(dict.fromkeys(others))}"
-        near = close(name, self.names())
-        return f"there is no recipe {name!r}" + (f"; did you mean {near!r}?" if near else "")
-
     def _hint(self) -> str:
         places = ", ".join(str(folder) for folder in self.folders) or "no folder"
         return f"looked for <id>.yaml, .yml and .json in {places}"
 
 
+def missing_recipe(name: str, version: str, others: Sequence[str], names: Sequence[str] = ()) -> str:
+    """That there is no such recipe, or no such version of it among those that there are."""
+    if others:
+        return f"recipe {name!r} has no version {version!r}; there is {', '.join(dict.fromkeys(others))}"
+    near = close(name, names)
+    return f"there is no recipe {name!r}" + (f"; did you mean {near!r}?" if near else "")
+
+
+def recipe_in(file: Path) -> FoundRecipe:
+    """The recipe of a file, whatever the file is called. Raises DefinitionError."""
+    loaded = read_recipe_file(file)
+    recipe = loaded.definition
+    return FoundRecipe(recipe, recipe.data(), recipe.digest, file, loaded.text, loaded.positions, loaded.warnings)
+
+
 def _found(file: Path) -> FoundRecipe:
-    definition = load_recipe_file(file)
-    named = file.stem.partition("@")[0]
-    if definition.recipe != named:
-        message = f"this file holds the recipe {definition.recipe!r}, but its name says {named!r}"
-        problem = Problem("error", "recipe_name", message, f"call it {definition.recipe}{file.suffix}", str(file))
+    found = recipe_in(file)
+    if problem := misnamed(found):
         raise DefinitionError([problem])
-    data = definition.model_dump(mode="json", exclude_defaults=True)
-    return FoundRecipe(definition, data, digest_of(data), file)
+    return found
+
+
+def misnamed(found: FoundRecipe) -> Problem | None:
+    """Why a recipe would not be found under the name of its file."""
+    file, recipe = found.file, found.definition.recipe
+    named = file.stem.partition("@")[0]
+    if recipe == named:
+        return None
+    message = f"this file holds the recipe {recipe!r}, but its name says {named!r}"
+    line, column = found.positions.place(("recipe",))
+    return Problem("error", "recipe_name", message, f"call it {recipe}{file.suffix}", str(file), line, column)
 
 
 def _rank(file: Path) -> tuple[str, bool, int, str]:
@@ -173,7 +191,7 @@ def _rank(file: Path) -> tuple[str, bool, int, str]:
     return file.stem.partition("@")[0], "@" in file.stem, suffix, file.name
 
 
-def _is_recipe(file: Path, *, strict: bool) -> bool:
+def is_recipe(file: Path, *, strict: bool = True) -> bool:
     """Whether a file says that it is a recipe.
 
     Where files of all kinds lie (`strict`) it must say so at its top; in a folder for recipes it is one unless it says

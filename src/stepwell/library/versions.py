@@ -62,16 +62,15 @@ def no_recipe(recipe: str, version: str) -> NotFound:
     return NotFound(f"the library has no recipe {recipe!r}" + (f" of version {version!r}" if version else ""))
 
 
-def in_use(version: Published, runs: Sequence[str]) -> Conflict:
-    """That a version cannot be deleted because runs that have not ended pinned it."""
+def in_use(name: str, runs: Sequence[str]) -> Conflict:
+    """That a version (`id@version`) cannot be deleted because runs that have not ended pinned it."""
     shown = ", ".join(runs[:3]) + (", …" if len(runs) > 3 else "")
-    name = f"{version.workflow}@{version.number}"
     return Conflict(f"{name} cannot be deleted: {len(runs)} open run(s) use it: {shown}", {"runs": list(runs[:_SHOWN])})
 
 
-def pinning(definition: str, calls: Mapping[str, Iterable[str]]) -> set[str]:
-    """The definitions that pinned `definition`, itself included; `calls` are the definitions that each one pinned."""
-    found = {definition}
+def pinning(definitions: Iterable[str], calls: Mapping[str, Iterable[str]]) -> set[str]:
+    """The definitions that pinned one of these, themselves included; `calls` are what each one pinned."""
+    found = set(definitions)
     grew = True
     while grew:
         more = {caller for caller, called in calls.items() if caller not in found and found & set(called)}

@@ -8,6 +8,7 @@ from stepwell.definition.check.approvals import check_approvals
 from stepwell.definition.check.graph import check_graph
 from stepwell.definition.check.performed import check_performed
 from stepwell.definition.check.policies import check_policies
+from stepwell.definition.check.recipe_tests import check_recipe_tests
 from stepwell.definition.check.recipes import check_recipes
 from stepwell.definition.check.recovery import check_recovery
 from stepwell.definition.check.references import check_recipe_texts, check_references
@@ -41,4 +42,7 @@ def check(parsed: Parsed[Workflow], recipes: Recipes) -> list[Finding]:
 
 def check_recipe(parsed: Parsed[RecipeDefinition]) -> list[Finding]:
     """Everything that is wrong with a recipe, or might be."""
-    return [*check_recipe_schemas(parsed.model), *check_recipe_texts(parsed.model)]
+    recipe = parsed.model
+    schemas = [*check_recipe_schemas(recipe)]
+    sound = not parsed.faults and not any(one.severity == "error" for one in schemas)
+    return [*schemas, *check_recipe_texts(recipe), *(check_recipe_tests(recipe) if sound else ())]

@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 
-import msgspec
-
-from stepwell.errors import NotFound
-from stepwell.library.versions import about, in_use, missing, no_recipe, number_in, numbered, pinning, says_the_same
+from stepwell.library.recipe_versions import called
+from stepwell.library.versions import about, in_use, missing, number_in, numbered, pinning, says_the_same
 from stepwell.ports import AuditRecord, NewVersion, Published, PublishedRecipe
+from stepwell.stores.memory.recipes import MemoryRecipes, reached
 from stepwell.stores.memory.store import MemoryRunStore
 
 
@@ -26,7 +25,7 @@ class MemoryLibrary:
         self._runs = runs
         self._clock = clock
         self._versions: dict[tuple[str, str], dict[int, Published]] = defaultdict(dict)
-        self._recipes: dict[str, dict[str, list[PublishedRecipe]]] = defaultdict(dict)
+        self.recipes = MemoryRecipes(runs, clock=clock)
         self._numbers: dict[tuple[str, str], count[int]] = defaultdict(lambda: count(1))
 
     async def publish(
@@ -39,10 +38,7 @@ class MemoryLibrary:
         version = numbered(new, next(self._numbers[key]), self._clock())
         self._versions[key][version.number] = version
         for recipe in new.recipes:
-            kept = self._recipes[account].setdefault(recipe.recipe, [])
-            same = [one for one in kept if one.version == recipe.version]
-            if not same or same[-1].digest != recipe.digest:
-                kept.append(recipe)
+            self.recipes.pin(account, recipe)
         self._runs.people.keep(account, about(version, notes))
         return version, True
 
@@ -59,14 +55,10 @@ class MemoryLibrary:
         return found or labelled[-1]
 
     def recipe_now(self, account: str, recipe: str, version: str = "") -> PublishedRecipe:
-        kept = self._recipes[account].get(recipe, [])
-        found = [one for one in kept if version in ("", one.version)]
-        if not found:
-            raise no_recipe(recipe, version)
-        return found[-1]
+        return self.recipes.any_now(account, recipe, version)
 
     def recipe_names_now(self, account: str) -> list[str]:
-        return sorted(self._recipes[account])
+        return self.recipes.names_now(account)
 
     def _newest(self, key: tuple[str, str]) -> Published | None:
         return next(reversed(self._versions.get(key, {}).values()), None)
@@ -85,24 +77,12 @@ class MemoryLibrary:
             raise missing(workflow, str(number), [(one.number, one.label) for one in reversed(kept.values())])
         using = self._using(account, kept[number].definition)
         if using:
-            raise in_use(kept[number], using)
+            raise in_use(f"{workflow}@{number}", using)
         self._runs.people.keep(account, notes)
         return kept.pop(number)
 
     def _using(self, account: str, definition: str) -> list[str]:
         """The open runs that pinned a definition, itself or by calling it."""
-        pinned = self._runs.open_definitions(account)
-        calls: dict[str, set[str]] = {}
-        ahead = list(pinned)
-        while ahead:
-            if (digest := ahead.pop()) not in calls:
-                calls[digest] = self._calls_of(account, digest)
-                ahead += calls[digest]
-        return [run for digest in sorted(pinning(definition, calls) & set(pinned)) for run in pinned[digest]]
-
-    def _calls_of(self, account: str, digest: str) -> set[str]:
-        try:
-            body = self._runs.definition_now(account, digest)
-        except NotFound:
-            return set()
-        return set(msgspec.json.decode(body).get("workflows", {}).values())
+        pinned, bodies = self._runs.open_definitions(account), reached(self._runs, account)
+        callers = pinning({definition}, {digest: called(body) for digest, body in bodies.items()})
+        return [run for digest in sorted(callers & set(pinned)) for run in pinned[digest]]

@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from stepwell.library.versions import about, in_use, missing, no_recipe, number_in, numbered, pinning, says_the_same
-from stepwell.ports import PARKED, RUNNABLE, AuditRecord, NewVersion, Published, PublishedRecipe
+from stepwell.library.recipe_versions import called
+from stepwell.library.versions import about, in_use, missing, number_in, numbered, pinning, says_the_same
+from stepwell.ports import AuditRecord, NewVersion, Published, PublishedRecipe
 from stepwell.stores.sqlite import people
 from stepwell.stores.sqlite.database import Database
-from stepwell.stores.sqlite.rows import decode
+from stepwell.stores.sqlite.recipes import SqliteRecipes, pin, reached, runs_that_pinned
 
 Connection: TypeAlias = sqlite3.Connection
 Row: TypeAlias = tuple[Any, ...]
 
 MIGRATIONS = Path(__file__).parent / "library_migrations"
-_OPEN_STATUSES = ", ".join(f"'{status}'" for status in (*RUNNABLE, *PARKED))
 _COLUMNS = "workflow, number, definition, content, text, file, label, note, by, at, origin"
 _LISTED = _COLUMNS.replace("text", "''")
 _KEPT = "FROM library_version WHERE account = ? AND workflow = ? AND deleted = 0"
@@ -40,15 +40,6 @@ WHERE account = ? AND deleted = 0 AND number = (
 _LAST = "SELECT coalesce(max(number), 0) FROM library_version WHERE account = ? AND workflow = ?"
 _INSERT = f"INSERT INTO library_version (account, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 -- constants
 _DELETE = "UPDATE library_version SET deleted = ?, text = '' WHERE account = ? AND workflow = ? AND number = ?"
-_OPEN = f"SELECT DISTINCT definition FROM run WHERE account = ? AND status IN ({_OPEN_STATUSES})"  # noqa: S608 -- constants
-_OPEN_OF = f"SELECT uid FROM run WHERE account = ? AND definition = ? AND status IN ({_OPEN_STATUSES}) LIMIT 100"  # noqa: S608 -- constants
-_RECIPE = """
-SELECT recipe, version, digest, body FROM library_recipe
-WHERE account = ? AND recipe = ? AND (? = '' OR version = ?) ORDER BY id DESC LIMIT 1
-"""
-_INSERT_RECIPE = "INSERT INTO library_recipe (account, recipe, version, digest, body) VALUES (?, ?, ?, ?, ?)"
-_RECIPES = "SELECT DISTINCT recipe FROM library_recipe WHERE account = ? ORDER BY recipe"
-_BODY = "SELECT body FROM definition WHERE account = ? AND digest = ?"
 
 
 class SqliteLibrary:
@@ -58,6 +49,7 @@ class SqliteLibrary:
         """Applies the missing migrations, so make it before the database is used. Raises Unavailable."""
         database.migrate("library", MIGRATIONS)
         self.database = database
+        self.recipes = SqliteRecipes(database, clock=clock)
         self._clock = clock
 
     async def publish(
@@ -73,10 +65,7 @@ class SqliteLibrary:
             version = numbered(new, last + 1, now)
             connection.execute(_INSERT, (account, *_row(version)))
             for recipe in new.recipes:
-                last_one = _recipe(connection, account, recipe.recipe, recipe.version)
-                if last_one is None or last_one.digest != recipe.digest:
-                    given = (recipe.recipe, recipe.version, recipe.digest, recipe.body)
-                    connection.execute(_INSERT_RECIPE, (account, *given))
+                pin(connection, account, recipe)
             people.note(connection, account, about(version, notes), now)
             return version, True
 
@@ -89,13 +78,10 @@ class SqliteLibrary:
         return self.database.read_now(lambda connection: _find(connection, account, workflow, version))
 
     def recipe_now(self, account: str, recipe: str, version: str = "") -> PublishedRecipe:
-        found = self.database.read_now(lambda connection: _recipe(connection, account, recipe, version))
-        if found is None:
-            raise no_recipe(recipe, version)
-        return found
+        return self.recipes.any_now(account, recipe, version)
 
     def recipe_names_now(self, account: str) -> list[str]:
-        return self.database.read_now(lambda connection: [row[0] for row in connection.execute(_RECIPES, (account,))])
+        return self.recipes.names_now(account)
 
     async def versions(self, account: str, workflow: str) -> list[Published]:
         return await self.database.read(
@@ -114,9 +100,10 @@ class SqliteLibrary:
             version = _one(connection, _NUMBER, account, workflow, number)
             if version is None:
                 raise _missing(connection, account, workflow, str(number))
-            using = _using(connection, account, version.definition)
-            if using:
-                raise in_use(version, using)
+            bodies = reached(connection, account)
+            callers = pinning({version.definition}, {digest: called(body) for digest, body in bodies.items()})
+            if using := runs_that_pinned(connection, account, callers):
+                raise in_use(f"{workflow}@{number}", using)
             connection.execute(_DELETE, (now, account, workflow, number))
             people.note(connection, account, notes, now)
             return version
@@ -127,11 +114,6 @@ class SqliteLibrary:
 def _row(version: Published) -> Row:
     given = (version.workflow, version.number, version.definition, version.content, version.text, version.file)
     return (*given, version.label, version.note, version.by, version.at, version.origin)
-
-
-def _recipe(connection: Connection, account: str, recipe: str, version: str) -> PublishedRecipe | None:
-    row = connection.execute(_RECIPE, (account, recipe, version, version)).fetchone()
-    return None if row is None else PublishedRecipe(*row)
 
 
 def _one(connection: Connection, statement: str, *given: object) -> Published | None:
@@ -154,22 +136,3 @@ def _find(connection: Connection, account: str, workflow: str, version: str) -> 
 def _missing(connection: Connection, account: str, workflow: str, version: str) -> Exception:
     there = [Published(*row) for row in connection.execute(_VERSIONS, (account, workflow))]
     return missing(workflow, version, [(one.number, one.label) for one in there])
-
-
-def _using(connection: Connection, account: str, definition: str) -> list[str]:
-    """Open runs that pinned a definition, itself or by calling it; at most 100 of each caller."""
-    pinned = [row[0] for row in connection.execute(_OPEN, (account,))]
-    calls: dict[str, set[str]] = {}
-    ahead = list(pinned)
-    while ahead:
-        digest = ahead.pop()
-        if digest in calls:
-            continue
-        row = connection.execute(_BODY, (account, digest)).fetchone()
-        calls[digest] = set(decode(row[0]).get("workflows", {}).values()) if row is not None else set()
-        ahead += calls[digest]
-    callers = pinning(definition, calls) & set(pinned)
-    found: list[str] = []
-    for digest in sorted(callers):
-        found += [row[0] for row in connection.execute(_OPEN_OF, (account, digest))]
-    return found
