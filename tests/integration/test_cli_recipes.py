@@ -173,15 +173,10 @@ def test_a_recipe_is_published_once_under_each_version(folder: Path) -> None:
 def test_wrong_names_are_told_with_what_there_is() -> None:
     assert "did you mean 'sort'" in call("recipes", "show", "sotr", code=2).stderr
     assert "recipes show sort" in call("recipes", "sort", code=2).stderr
-    assert "no version of the recipe 'sort' is published" in call(
-        "recipes", "versions", "sort", "--database", "sqlite:///made.db", code=2
-    ).stderr.replace("there is no database", "no version of the recipe 'sort' is published")
-    assert "write sort@VERSION" in call_with_database("recipes", "delete", "sort", code=2).stderr
-
-
-def call_with_database(*args: str, code: int) -> Result:
     call("recipes", "publish", "recipes/sort.yaml")
-    return call(*args, code=code)
+    assert "no version of the recipe 'mood' is published" in call("recipes", "versions", "mood", code=2).stderr
+    assert "write sort@VERSION" in call("recipes", "delete", "sort", code=2).stderr
+    assert "it has 1" in call("recipes", "delete", "sort@3", code=2).stderr
 
 
 def test_who_may_not_publish_is_refused_and_noted() -> None:
@@ -248,7 +243,7 @@ def test_validate_checks_recipes_and_their_tests(folder: Path) -> None:
     assert "right" in call("validate", "recipes/sort.yaml").stdout
     edited(folder, "expect: {label: refund}", "expect: {label: refnd}")
     wrong = told("validate", "recipes/sort.yaml", code=1)
-    assert [(one["line"], one["code"]) for one in wrong] == [(19, "test")]
+    assert [(one["line"], one["code"]) for one in wrong] == [(18, "test")]
     edited(folder, "expect: {label: refnd}", "expect: {label: refund}")
     edited(folder, "model: {temperature: 0}", "model: {provider: nobody}", "other.yaml")
     found = call("validate", "recipes/other.yaml", code=1).stdout
@@ -266,7 +261,7 @@ def test_try_asks_once_and_tells_what_it_took(provider: Served) -> None:
     assert "good, by model, 10 + 5 tokens" in done.stderr
     found = told("recipes", "try", "sort", "-i", "ticket=refund 12", "--model", "worse")
     assert (found["output"]["label"], found["usage"]["model"], found["attempts"]) == ("billing", "worse", 1)
-    assert call("runs", "list", code=2).exit_code == 2  # no run and no database was made
+    assert "there is no database" in call("runs", "list").stdout  # nothing was made
 
 
 def test_try_shows_the_answer_that_cannot_be_used(provider: Served) -> None:
@@ -275,14 +270,14 @@ def test_try_shows_the_answer_that_cannot_be_used(provider: Served) -> None:
     assert "I would rather talk." in done.stderr
     assert "1 repaired" in done.stderr
     found = told("recipes", "try", "sort", "-i", "ticket=down", code=1)
-    assert (found["error"]["kind"], found["attempts"]) == ("overloaded", 1)
+    assert (found["error"]["kind"], found["attempts"]) == ("server_error", 1)
 
 
 def test_try_without_an_input_runs_the_tests(folder: Path) -> None:
     done = call("recipes", "try", "recipes/sort.yaml", code=1)
     assert "✓ a refund" in done.stdout
     assert "✗ never right" in done.stdout
-    assert re.search(r"recipes/sort\.yaml:17\b", done.stdout)
+    assert re.search(r"recipes/sort\.yaml:16\b", done.stdout)
     assert "1 passed, 1 failed" in done.stdout
     found = told("recipes", "try", "sort", "--test", "a refund")
     assert (found["passed"], found["failed"], found["tests"][0]["output"]["amount"]) == (1, 0, 5.0)
@@ -294,14 +289,10 @@ def test_try_without_an_input_runs_the_tests(folder: Path) -> None:
 def test_try_refuses_what_cannot_be_asked() -> None:
     assert "declares no input 'tickt'" in call("recipes", "try", "sort", "-i", "tickt=x", code=2).stderr
     call("recipes", "try", "sort", "-i", "ticket=", code=2)
-    assert (
-        "there is no model 'nobody'"
-        not in call("recipes", "try", "sort", "-i", "ticket=refund 1", "--model", "nobody").stderr
-    )
-    assert (
-        "--test has an input of its own"
-        in call("recipes", "try", "sort", "--test", "1", "-i", "ticket=x", code=2).stderr
-    )
+    other = told("recipes", "try", "sort", "-i", "ticket=refund 1", "--model", "of-the-provider")
+    assert other["usage"]["model"] == "of-the-provider"
+    both = call("recipes", "try", "sort", "--test", "1", "-i", "ticket=x", code=2)
+    assert "--test has an input of its own" in both.stderr
 
 
 # ── eval ──
