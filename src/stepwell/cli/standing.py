@@ -12,7 +12,7 @@ from stepwell.journal.due import is_due
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stepwell.journal.view import WaitRow
+    from stepwell.journal.rows import WaitRow
     from stepwell.ports import Run
 
 DUE = "due: what it waited for has come, or its time is over"

@@ -15,9 +15,10 @@ from stepwell.interpreter.attempts import effect_of
 from stepwell.interpreter.effect import digest, encoded
 from stepwell.interpreter.interruption import Ended, Rewind
 from stepwell.interpreter.kind import Action, RunnableStep
+from stepwell.interpreter.place import ended
 from stepwell.interpreter.reasons import explain
 from stepwell.interpreter.recovery import recover
-from stepwell.interpreter.scope import Scope, ended
+from stepwell.interpreter.scope import Scope
 from stepwell.interpreter.settle import Crew, within
 from stepwell.interpreter.trouble import mend
 from stepwell.journal import path as paths

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.fields import Expression, Template, Value
 from stepwell.errors import StepFailed
 from stepwell.interpreter.definition import input_of
 from stepwell.interpreter.effect import SecretText
-from stepwell.interpreter.exports import exported, take_in
+from stepwell.interpreter.exports import take_in
 from stepwell.interpreter.frame import Outputs, Record, Records
 from stepwell.interpreter.instants import instant
-from stepwell.interpreter.interruption import Ended, Rewind
-from stepwell.interpreter.normalise import CONTAINER_LIMIT
+from stepwell.interpreter.place import Place
 from stepwell.journal import path as paths
 from stepwell.journal.entry import Body, Draft, Outcome
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from stepwell.definition.step import Location
     from stepwell.interpreter.definition import Definition
     from stepwell.interpreter.recipes import PinnedRecipe
-    from stepwell.interpreter.runtime import Attempt, Runtime
+    from stepwell.interpreter.runtime import Runtime
     from stepwell.ports import WaitKind
 
 Json: TypeAlias = Any
@@ -31,14 +30,10 @@ DEEPEST = 8
 """Workflows that may call each other, one inside the other."""
 
 
-class Scope:
-    """The place of one step, iteration or branch. `context` is what expressions see."""
+class Scope(Place):
+    """A place with its sight: `context` is what expressions see there."""
 
-    __slots__ = (
-        "chain", "context", "definition", "digest", "exports", "is_step", "opened", "outputs", "path", "plan",
-        "records", "runtime", "spent",
-    )  # fmt: skip
-    runtime: Runtime
+    __slots__ = ("chain", "context", "definition", "digest", "is_step", "outputs")
     definition: Definition
     chain: tuple[str, ...]
     """Ids of the workflows that called each other down to here."""
@@ -54,14 +49,9 @@ class Scope:
         outputs: Outputs,
         records: Records,
     ) -> None:
-        self.path = path
-        self.plan = plan
+        super().__init__(path, plan, records)
         self.context = context
         self.outputs = outputs
-        self.records = records
-        self.exports: tuple[str, ...] = plan.exports if plan else ()
-        self.opened = 0.0
-        self.spent: Attempt | None = None
         self.is_step = False
         if around is not None:
             self.runtime = around.runtime
@@ -169,11 +159,6 @@ class Scope:
         inner.digest = begun_value["digest"]
         return inner
 
-    def spent_active(self) -> float:
-        """Active seconds since this place began, across passes."""
-        begun = self.runtime.recall(paths.start(self.path))
-        return self.runtime.active() - begun.active if begun is not None else 0.0
-
     # ── reading ──
 
     def evaluate(self, expression: Expression) -> Json:
@@ -241,19 +226,6 @@ class Scope:
         assert self.plan is not None
         await run_block(self.plan.blocks[where], self)
 
-    def begin(self, compute: Callable[[], Json]) -> Json:
-        """What the container decides when it begins: computed once, recorded, and read on replay."""
-        place = paths.start(self.path)
-        found = self.runtime.recall(place)
-        if found is None:
-            self.opened = self.runtime.clock()
-            draft = Draft(place, "started", Body(started=self.opened))
-            draft.value(compute())
-            found = self.runtime.ride(draft)
-        else:
-            self.opened = found.started
-        return found.value
-
     async def wait(
         self, kind: WaitKind, request: Json, *, expires_in: float | None = None, on_expire: str = ""
     ) -> Json:
@@ -289,125 +261,6 @@ class Scope:
     async def withdraw(self, reason: str) -> None:
         """Close the waits below this place, since it can no longer complete."""
         await self.runtime.withdraw(self.path, reason)
-
-    # ── rounds ──
-
-    def rounds_left(self, max_rounds: int) -> int:
-        """How often this step may still return to an earlier one."""
-        return max(0, max_rounds - self.runtime.rewinds_by(paths.bare(self.path)))
-
-    def earlier_rounds(self) -> list[Json]:
-        """What this step gave in earlier rounds, oldest first."""
-        bare = paths.bare(self.path)
-        earlier = [self.runtime.recall(paths.with_round(bare, number)) for number in self._earlier()]
-        return [found.value for found in earlier if found is not None and found.value is not None]
-
-    def _earlier(self) -> range:
-        return range(1, paths.round_number(self.path))
-
-    def returning(self, target: str, output: Json, error: StepFailed | None = None) -> Rewind:
-        """What is to be raised to return to the earlier step `target`: this round is recorded with its output."""
-        reason = {"type": "goto", "target": target}
-        if error is None:
-            return Rewind(target, self.path, self.draft("completed", output, reason=reason))
-        return Rewind(target, self.path, self.failure(error, default=output, reason=reason))
-
-    # ── ending ──
-
-    def complete(self, value: Json, *, meta: dict[str, Json] | None = None) -> Outcome:
-        """Settle this place as completed; it can be derived again, so it rides with the next append."""
-        return self.runtime.ride(self.draft("completed", value, meta=meta))
-
-    async def settle_together(self, drafts: Sequence[Draft]) -> list[Outcome]:
-        """Record what decides a race together with what it decides: in one append, or not at all."""
-        for draft in drafts[:-1]:
-            self.runtime.ride(draft)
-        await self.runtime.record(drafts[-1])
-        return [outcome for draft in drafts if (outcome := self.runtime.recall(draft.path)) is not None]
-
-    def give_up(self, reason: str) -> Outcome:
-        """Settle this place as cancelled: what it waited for was withdrawn."""
-        return self.runtime.ride(self.draft("cancelled", None, reason={"type": "withdrawn", "message": reason}))
-
-    def skip(self, reason: dict[str, Json]) -> Outcome:
-        """Settle this step as skipped."""
-        return self.runtime.ride(self.draft("skipped", None, reason=reason))
-
-    async def end_run(self, status: str, output: Json, message: str) -> Outcome:
-        """Record that the run ends here, then leave."""
-        body = Body(
-            status="completed", started=self.runtime.clock(), meta={"end": {"status": status, "message": message}}
-        )
-        body.ended = body.started
-        draft = Draft(self.path, "settled", body)
-        draft.value(output)
-        outcome = await self.runtime.record(draft)
-        raise Ended(status, outcome.value, message, outcome.order)
-
-    async def undo_run(self, failure: StepFailed) -> Outcome:
-        """Record that this place failed and that the whole run is undone for it, then leave."""
-        draft = self.failure(failure)
-        end = {"status": "compensated", "message": failure.message}
-        draft.body.meta = (draft.body.meta or {}) | {"end": end}
-        outcome = await self.runtime.record(draft)
-        raise ended(outcome)
-
-    async def fail(
-        self, failure: StepFailed, *, default: Json = None, reason: dict[str, Json] | None = None
-    ) -> Outcome:
-        """Record that this place failed. `default` is the output under `continue`, where `reason` says so."""
-        return await self.runtime.record(self.failure(failure, default=default, reason=reason))
-
-    def failure(self, failure: StepFailed, *, default: Json = None, reason: dict[str, Json] | None = None) -> Draft:
-        """The entry that says so, still to be recorded."""
-        spent = self.spent
-        body = Body(
-            status="failed",
-            error=failure.record() | ({} if failure.path else {"path": self.path}),
-            started=spent.started if spent else self.opened or self.runtime.clock(),
-            ended=spent.ended if spent else self.runtime.clock(),
-            attempts=spent.number if spent else 0,
-            reason=reason or ({"type": "failed_inside", "order": failure.order} if failure.order else None),
-            exports=exported(self.exports, self.records),
-            meta=spent.meta if spent else None,
-        )
-        draft = Draft(self.path, "failed" if spent else "settled", body)
-        if spent and spent.text is not None:
-            draft.arguments(spent.text)
-        if reason is not None:
-            draft.value(default)
-        return draft
-
-    def draft(
-        self,
-        status: str,
-        value: Json,
-        *,
-        error: dict[str, Json] | None = None,
-        reason: dict[str, Json] | None = None,
-        meta: dict[str, Json] | None = None,
-    ) -> Draft:
-        """The entry that settles this place, still to be recorded."""
-        now = self.runtime.clock()
-        body = Body(
-            status=status,
-            started=self.opened or now,
-            ended=now,
-            error=error,
-            reason=reason,
-            exports=exported(self.exports, self.records),
-            meta=meta,
-        )
-        draft = Draft(self.path, "settled", body)
-        self.keep(draft)
-        if value is not None:
-            draft.value(value)
-            if draft.text is not None and len(draft.text) > CONTAINER_LIMIT:
-                size = len(draft.text) / 1024 / 1024
-                limit = CONTAINER_LIMIT // 1024 // 1024
-                message = f"what was gathered is {size:.0f} MB of JSON, more than {limit} MB"
-                raise StepFailed("output_too_large", message, detail={"bytes": len(draft.text)})
-        return draft
 
     def keep(self, draft: Draft) -> None:
         """Put into the entry of a step that completed what undoing it will need."""
@@ -457,12 +310,3 @@ def last_output(block: BlockPlan, records: Records) -> Json:
 def as_text(value: Json) -> str:
     """How a value that is not text is written inside a text: as JSON."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def ended(outcome: Outcome) -> Ended:
-    """How the run ends by a recorded outcome that ends it."""
-    assert outcome.meta is not None
-    end = outcome.meta["end"]
-    found = Ended(end["status"], outcome.value, end["message"], outcome.order)
-    found.error = outcome.error
-    return found

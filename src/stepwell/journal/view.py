@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,7 @@ from stepwell.definition.workflow import Workflow
 from stepwell.journal.entry import Entry, outcome_of
 from stepwell.journal.path import bare
 from stepwell.journal.places import Place, Places
+from stepwell.journal.rows import RunRow, WaitRow
 from stepwell.journal.story import Story, story
 from stepwell.journal.told import Told, owner, tell
 from stepwell.journal.turns import turns_of
@@ -27,58 +28,6 @@ Fetch: TypeAlias = Callable[[str], bytes]
 _FINAL = frozenset({"completed", "failed", "compensated", "cancelled", "timed_out"})
 _WAITING = {"approval": "pending_approval", "timer": "waiting", "event": "waiting", "incident": "suspended"}
 _WORST_FIRST = ("suspended", "pending_approval", "waiting")
-
-
-class RunRow(Protocol):
-    """What the view reads of a run; `ports.Run` is one."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def workflow(self) -> str: ...
-    @property
-    def version(self) -> str: ...
-    @property
-    def definition(self) -> str: ...
-    @property
-    def input(self) -> Json: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def output(self) -> Json: ...
-    @property
-    def error(self) -> dict[str, Json] | None: ...
-    @property
-    def created(self) -> float: ...
-    @property
-    def started(self) -> float: ...
-    @property
-    def ended(self) -> float: ...
-    @property
-    def active(self) -> float: ...
-    @property
-    def wake_at(self) -> float: ...
-    @property
-    def usage(self) -> dict[str, Json]: ...
-
-
-class WaitRow(Protocol):
-    """What the view reads of a wait; `ports.Wait` is one."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def request(self) -> Json: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def opened(self) -> float: ...
-    @property
-    def deadline(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)

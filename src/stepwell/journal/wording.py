@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from stepwell.journal.view import WaitRow, instant
+from stepwell.journal.rows import WaitRow
+from stepwell.journal.view import instant
 
 Json: TypeAlias = Any
 
