@@ -129,7 +129,7 @@ class _Counting:
 
     async def read(self, handle: RunHandle, *, watch: bool) -> None:
         while True:
-            async for event in handle.events():
+            async for event in handle.events(text=self.screen.wants_text):
                 self.seen += 1
                 self.screen.event(event)
             if not watch:

@@ -35,6 +35,8 @@ _LOOKS = {
     "suspended": ("!", "!", "red"),
 }
 _WORDS = {"pending_approval": "waits for a person", "waiting": "waits", "suspended": "wants an operator"}
+_HEARD = 60
+"""Characters of what a model is saying that are shown."""
 _LONGEST_LABEL = 44
 
 
@@ -87,11 +89,19 @@ def _facts(node: Node, now: float) -> Iterator[tuple[str, str]]:
         yield f"attempt {node.attempts + 1} in {duration(max(0.0, node.retry_at - now))}", style
     elif node.attempts > 1:
         yield f"attempt {node.attempts}" if node.is_open else f"{node.attempts} attempts", "yellow"
+    if node.said and node.is_open:
+        yield _last_words(node.said), "italic dim"
     yield from _ended(node, style)
     if node.note:
         yield visible(node.note), "dim"
     if node.meta:
         yield from _spent(node.meta)
+
+
+def _last_words(said: str) -> str:
+    """The end of what a model is saying, in one line."""
+    line = visible(" ".join(said.split()))
+    return line if len(line) <= _HEARD else f"… {line[-_HEARD:]}"
 
 
 def _ended(node: Node, style: str) -> Iterator[tuple[str, str]]:

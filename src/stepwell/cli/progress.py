@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from stepwell.definition.workflow import Workflow
+from stepwell.engine.events import TEXT
 from stepwell.journal.mending import sent_back
 from stepwell.journal.path import UNDO, parent, round_number
 from stepwell.journal.places import Places
@@ -31,6 +32,8 @@ _BY_EVENT = {
     "step_compensated": "compensated",
 }
 _WAITING = {"approval": "pending_approval", "incident": "suspended"}
+HEARD = 120
+"""Characters of a model's text that are kept while it comes."""
 _LONG = 10
 """Iterations up to which a loop is shown whole."""
 OPEN = frozenset({"pending", "running", "retrying", "pending_approval", "waiting", "suspended"})
@@ -51,6 +54,10 @@ class Node:
     retry_at: float = 0.0
     error: dict[str, Json] | None = None
     note: str = ""
+    said: str = ""
+    """The end of what a model is saying."""
+    answer: Sequence[Json] = ()
+    """Which of its answers that is."""
     meta: dict[str, Json] = field(default_factory=dict)
     parts: int | None = None
     done: int = 0
@@ -117,6 +124,9 @@ class Progress:
 
     def event(self, name: str, path: str, at: float, data: Mapping[str, Json]) -> None:
         """Something that happened to a step, iteration or branch."""
+        if name == TEXT:
+            self._hear(self._at(path), data)
+            return
         if name == "run_undoing":
             self.undoing = data.get("steps", ())
         if name in {"turn_taken", "tool_called"}:
@@ -131,6 +141,7 @@ class Progress:
         node.status = status
         node.attempts = int(data.get("attempts") or data.get("attempt") or node.attempts)
         node.error = data.get("error")
+        node.said = ""
         node.retry_at = float(data.get("retry_at") or 0.0)
         node.meta = data.get("meta") or node.meta
         node.parts = data.get("items", node.parts)
@@ -142,6 +153,11 @@ class Progress:
             node.started = node.started or at - float(data.get("duration_ms") or 0) / 1000
         self._open_around(path, at)
         self._forget(node)
+
+    def _hear(self, node: Node, data: Mapping[str, Json]) -> None:
+        answer = tuple(data.get(word) for word in ("attempt", "turn", "answer"))
+        before = node.said if answer == node.answer else ""
+        node.said, node.answer = (before + str(data.get("text", "")))[-HEARD:], answer
 
     def kind_of(self, path: str) -> str:
         """What lies at a path: step, iteration or branch."""

@@ -41,6 +41,7 @@ class Order:
     acting: str
     dry_run: bool
     mock: Path | None
+    tokens: bool
 
 
 @click.command(
@@ -50,6 +51,7 @@ class Order:
         stepwell run workflow.yaml -i name=Ana -i count:=3
         stepwell run workflow.yaml --input ticket.json --json | tail -n 1
         stepwell run refund@3 -i order=A-17
+        stepwell run workflow.yaml --json --tokens
     """,
     epilog="Exit codes: 0 completed, 1 failed, timed out, compensated or cancelled, 2 wrong use, definition or input, "
     "3 waits for a person, 4 suspended, 5 waits for a time, 130 interrupted. Ctrl-C parks the run.",
@@ -62,6 +64,7 @@ class Order:
 @click.option("--idempotency-key", "key", default="", metavar="KEY", help=_KEY)
 @options.acting
 @click.option("--watch", is_flag=True, help="Stay until the run has ended, also while it waits.")
+@click.option("--tokens", is_flag=True, help="With --json: also what models say, as it comes (model_text).")
 @click.option("--mock", type=options.FILE, metavar="FILE.yaml", help=_MOCK)
 @click.option("--dry-run", is_flag=True, help="Check everything and show what would be done; execute nothing.")
 @options.as_json
@@ -73,6 +76,8 @@ def run(**given: Any) -> None:
     from stepwell.cli.opening import NoDatabase, run_async
 
     order = Order(**given)
+    if order.tokens and not order.as_json:
+        raise click.UsageError("--tokens belongs to --json; a terminal shows what models say by itself")
     try:
         code = run_async(_run(order))
     except NoDatabase as none:  # a file makes its database
@@ -139,7 +144,7 @@ async def _carry(engine: Engine, order: Order, mocks: Mocks, loaded: LoadedWorkf
         hint = "try again when one has ended" if full else "use another key, or the same workflow and input"
         raise exits.Refusal(str(conflict), hint=hint, kind="conflict") from None
     workflow = loaded.workflow
-    screen = screen_for(Progress(workflow), as_json=order.as_json)
+    screen = screen_for(Progress(workflow), as_json=order.as_json, tokens=order.tokens)
     screen.begin(handle.run_id, workflow.name or workflow.workflow)
     queued = asyncio.create_task(_tell_queued(engine, handle.run_id))  # beside `follow`, or first events go unseen
     ending = await follow(engine, handle, screen, watch=order.watch, mocks=mocks)

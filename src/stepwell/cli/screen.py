@@ -32,7 +32,9 @@ _BEAT = 0.125
 
 
 class Screen(Protocol):
-    """Shows one run."""
+    """Shows one run; `wants_text` says whether what models say is shown as it comes."""
+
+    wants_text: bool
 
     def begin(self, run_id: str, title: str) -> None: ...
 
@@ -49,7 +51,8 @@ class JsonScreen:
     What tools print meanwhile goes to the error stream, so that the output stays JSON.
     """
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, *, wants_text: bool = False) -> None:
+        self.wants_text = wants_text
         self._progress = progress
         self._out = sys.stdout
         self._elsewhere = contextlib.redirect_stdout(sys.stderr)
@@ -82,6 +85,8 @@ class JsonScreen:
 
 class PlainScreen:
     """One line for everything that happens, for logs and pipes."""
+
+    wants_text = False
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -139,6 +144,8 @@ def _told(data: Mapping[str, Json], at: float) -> list[str]:
 
 class LiveScreen:
     """A tree that moves in place, drawn on the event loop's own beat."""
+
+    wants_text = True
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -215,10 +222,10 @@ def still(progress: Progress, *, columns: int = 0) -> str:
     return "\n".join(painted(line, columns=columns) for line in step_lines(progress, time.time()))
 
 
-def screen_for(progress: Progress, *, as_json: bool) -> Screen:
-    """The screen that fits where the output goes."""
+def screen_for(progress: Progress, *, as_json: bool, tokens: bool = False) -> Screen:
+    """The screen that fits where the output goes; `tokens` is for programs."""
     if as_json:
-        return JsonScreen(progress)
+        return JsonScreen(progress, wants_text=tokens)
     return LiveScreen(progress) if sys.stdout.isatty() else PlainScreen(progress)
 
 

@@ -18,6 +18,7 @@ from stepwell.adapters.models.answer import parse_answer
 from stepwell.adapters.models.conversation import schema_in_words
 from stepwell.engine.flight import LAST_WORD
 from stepwell.engine.model_choice import Choice, falls_back
+from stepwell.engine.telling import Telling
 from stepwell.errors import StepFailed
 from stepwell.ports import LanguageModel, ModelReply, ModelRequest
 
@@ -147,6 +148,8 @@ class Asking:
 
     async def _complete(self, model: LanguageModel, request: ModelRequest) -> ModelReply:
         async with self._slot():
+            if isinstance(request.on_text, Telling):
+                request.on_text.begin()
             return await model.complete(request)
 
     def worked(self) -> float:

@@ -57,9 +57,9 @@ class RunHandle:
         """Return when the run has ended or parked (`until_final`: only when it has ended)."""
         return await self.engine.settled(self.run_id, until_final=until_final)
 
-    def events(self) -> AsyncIterator[Event]:
-        """What happens from the first look on, until the run ends or parks."""
-        return self.engine.events(self.run_id)
+    def events(self, *, text: bool = False) -> AsyncIterator[Event]:
+        """What happens from the first look on, until the run ends or parks; `text`: what models say too."""
+        return self.engine.events(self.run_id, text=text)
 
     async def park(self) -> None:
         """Take the run off this process; it stays resumable."""
@@ -179,9 +179,12 @@ class Engine:
                     return run
                 await asyncio.sleep(0.05)
 
-    def events(self, run_id: str) -> AsyncIterator[Event]:
-        """What happens to a run here from the first look on, until it ends or parks."""
-        return self._listeners.events(run_id)
+    def events(self, run_id: str, *, text: bool = False) -> AsyncIterator[Event]:
+        """What happens to a run here from the first look on, until it ends or parks.
+
+        With `text`, the answers of models that are asked from then on are streamed, and told by events `model_text`.
+        """
+        return self._listeners.events(run_id, text=text)
 
     async def park(self, run_id: str) -> None:
         """Take a run off this process; it stays resumable."""

@@ -21,6 +21,10 @@ BACKLOG = 10_000
 """Events kept for a listener that is slow; older ones are dropped and counted."""
 
 
+TEXT = "model_text"
+"""The event that tells what a model says while it says it; only for listeners that want it."""
+
+
 class Event(NamedTuple):
     """Something that happened in a run, at UTC seconds `at`."""
 
@@ -32,9 +36,10 @@ class Event(NamedTuple):
 
 
 class Listener:
-    """One reader of a run's events."""
+    """One reader of a run's events, with or without what models say meanwhile."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, text: bool = False) -> None:
+        self.text = text
         self.told: deque[Event | None] = deque()
         """What was not read yet; None stands for the end."""
         self.dropped = 0
@@ -62,8 +67,8 @@ class Listeners:
     def __init__(self) -> None:
         self._by_run: dict[str, list[Listener]] = {}
 
-    def listen(self, run_id: str) -> Listener:
-        listener = Listener()
+    def listen(self, run_id: str, *, text: bool = False) -> Listener:
+        listener = Listener(text=text)
         self._by_run.setdefault(run_id, []).append(listener)
         return listener
 
@@ -74,9 +79,9 @@ class Listeners:
         if not listeners:
             self._by_run.pop(run_id, None)
 
-    async def events(self, run_id: str) -> AsyncIterator[Event]:
+    async def events(self, run_id: str, *, text: bool = False) -> AsyncIterator[Event]:
         """What happens to a run from the first look on, until nothing more comes for now."""
-        listener = self.listen(run_id)
+        listener = self.listen(run_id, text=text)
         told = listener.told
         try:
             while True:
@@ -91,9 +96,14 @@ class Listeners:
     def wanted(self, run_id: str) -> bool:
         return run_id in self._by_run
 
+    def wants_text(self, run_id: str) -> bool:
+        """Whether answers of models are to be streamed, for somebody to see them come."""
+        return any(listener.text for listener in self._by_run.get(run_id, ()))
+
     def emit(self, event: Event) -> None:
         for listener in self._by_run.get(event.run_id, ()):
-            listener.put(event)
+            if listener.text or event.name != TEXT:
+                listener.put(event)
 
     def close(self, run_id: str) -> None:
         """Tell every listener of a run that nothing more comes for now."""

@@ -18,6 +18,7 @@ from stepwell.engine.events import Event, told_by
 from stepwell.engine.flight import Flights
 from stepwell.engine.ledger import Ledger
 from stepwell.engine.performer import CallContext, Performer
+from stepwell.engine.telling import Telling
 from stepwell.engine.vault import NO_VAULT, Vault
 from stepwell.engine.waiting import Waiting, parked
 from stepwell.errors import StepFailed
@@ -220,6 +221,8 @@ class LiveRuntime:
         if "$" not in path:  # the turns of an agent step are told when they are recorded
             self._emit("step_started", path, {"attempt": number})
         left = max(0.0, self.remaining()) + PAST_DEADLINE
+        wanted = effect.word == "model" and self._world.listeners.wants_text(self.run_id)
+        telling = Telling(self._emit, path, number) if wanted else None
         context = CallContext(
             account=self._run.account,
             run_id=self.run_id,
@@ -229,6 +232,7 @@ class LiveRuntime:
             timeout=min(plan.timeout or left, left),
             requester=self._run.requester,
             workflow=self._run.workflow,
+            on_text=telling,
         )
         self._arm()
         chained, asked = CHAIN.set(self._chain), REQUESTER.set(self._run.requester)
@@ -242,6 +246,8 @@ class LiveRuntime:
         finally:
             CHAIN.reset(chained)
             REQUESTER.reset(asked)
+            if telling is not None:
+                telling.close()
         self._count(attempt.meta)
         return attempt
 

@@ -40,9 +40,13 @@ def trouble(path: str, number: int) -> str:
     return f"{path}/!{number}"
 
 
+TURN = "/$t"
+"""What stands before the number of a turn in a path."""
+
+
 def turn(path: str, number: int) -> str:
     """The path of turn `number` (from 1) of the agent step at `path`."""
-    return f"{path}/$t{number}"
+    return f"{path}{TURN}{number}"
 
 
 def turn_call(path: str, number: int, index: int) -> str:
