@@ -799,6 +799,10 @@ class ToolCallContext:
     attempt: int
     key: str
     timeout: float
+    chain: tuple[str, ...] = ()
+    """The workflows of the runs that led to this call, its own last."""
+    own_session: bool = False
+    """Whether the tool's server keeps a state for this run that no other run may see, such as a browser."""
 
 
 class Tools(Protocol):

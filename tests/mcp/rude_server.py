@@ -48,7 +48,7 @@ def note(file: str) -> None:
         out.write("called\n")
 
 
-def call(name: str, given: dict[str, Json], params: dict[str, Json], number: Json) -> dict[str, Json] | None:  # noqa: C901, PLR0911, PLR0912
+def call(name: str, given: dict[str, Json], params: dict[str, Json], number: Json) -> dict[str, Json] | None:
     if name == "echo":
         return text(str(given.get("say", "")))
     if name == "sleep":
@@ -64,7 +64,7 @@ def call(name: str, given: dict[str, Json], params: dict[str, Json], number: Jso
     if name == "die":
         if "file" in given:
             note(given["file"])
-            if sum(1 for _ in Path(given["file"]).open(encoding="utf-8")) > given.get("times", 10**9):
+            if Path(given["file"]).read_text(encoding="utf-8").count("\n") > given.get("times", 10**9):
                 return text("lived")
         print("I cannot go on", file=sys.stderr, flush=True)
         os._exit(3)
@@ -86,7 +86,12 @@ def call(name: str, given: dict[str, Json], params: dict[str, Json], number: Jso
     if name == "fail":
         return text(f"\x1b[31mno\x1b[0m {os.environ.get('TOKEN', '')}", isError=True)
     if name == "picture":
-        return {"content": [{"type": "text", "text": "look"}, {"type": "image", "mimeType": "image/png", "data": "A" * int(given.get("size", 8))}]}
+        return {
+            "content": [
+                {"type": "text", "text": "look"},
+                {"type": "image", "mimeType": "image/png", "data": "A" * int(given.get("size", 8))},
+            ]
+        }
     if name == "structured":
         return text("seven", structuredContent={"seven": 7})
     if name == "json":
@@ -104,7 +109,11 @@ def answer(message: dict[str, Json]) -> None:
     if number is None:
         return
     if method == "initialize":
-        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "rude", "version": "1"}}
+        result = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "rude", "version": "1"},
+        }
     elif method == "tools/list":
         result = {"tools": [described(name, hints) for name, hints in TOOLS.items()]}
     elif method == "ping":
@@ -122,7 +131,12 @@ def answer(message: dict[str, Json]) -> None:
 def described(name: str, hints: dict[str, Json]) -> dict[str, Json]:
     schema = {"type": "object", "properties": {}}
     if name == "echo":
-        schema = {"type": "object", "properties": {"say": {"type": "string"}}, "required": ["say"], "additionalProperties": False}
+        schema = {
+            "type": "object",
+            "properties": {"say": {"type": "string"}},
+            "required": ["say"],
+            "additionalProperties": False,
+        }
     shown = {"read_only": "readOnlyHint", "destructive": "destructiveHint", "idempotent": "idempotentHint"}
     found = {"name": name, "description": f"It does {name}.", "inputSchema": schema}
     if hints:

@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -20,7 +20,9 @@ RUDE = Path(__file__).with_name("rude_server.py")
 
 def rude(manner: str = "", *, name: str = "rude", env: dict[str, str] | None = None, **more: Any) -> McpServer:
     """The server that misbehaves on request; `manner` is how it starts."""
-    return McpServer(name, command=sys.executable, args=(str(RUDE), *([manner] if manner else [])), env=env or {}, **more)
+    return McpServer(
+        name, command=sys.executable, args=(str(RUDE), *([manner] if manner else [])), env=env or {}, **more
+    )
 
 
 def children() -> list[psutil.Process]:
@@ -68,12 +70,13 @@ class HttpServer:
         self.port = 0
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
+        self._serving: set[asyncio.Task[Any]] = set()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/mcp"
 
-    async def __aenter__(self) -> HttpServer:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
@@ -91,10 +94,15 @@ class HttpServer:
         for writer in list(self._open):
             writer.transport.abort()
         self.sessions.clear()
-        await asyncio.sleep(0)
+        if self._serving:
+            await asyncio.wait(self._serving, timeout=5)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 lines = head.decode().split("\r\n")
@@ -110,7 +118,9 @@ class HttpServer:
             self._open.discard(writer)
             writer.close()
 
-    async def _reply(self, writer: asyncio.StreamWriter, method: str, headers: dict[str, str], message: dict[str, Any]) -> None:
+    async def _reply(
+        self, writer: asyncio.StreamWriter, method: str, headers: dict[str, str], message: dict[str, Any]
+    ) -> None:
         asked = message.get("method")
         if method != "POST":
             await respond(writer, 405, b"")
@@ -119,7 +129,11 @@ class HttpServer:
         elif asked == "initialize":
             session = f"s{len(self.sessions) + 1}-{self.port}"
             self.sessions.add(session)
-            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "web", "version": "1"}}
+            result = {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "web", "version": "1"},
+            }
             await respond(writer, 200, rpc(message["id"], result), {"mcp-session-id": session})
         elif headers.get("mcp-session-id") not in self.sessions:
             await respond(writer, 404, rpc(None, error={"code": -32001, "message": "Session not found"}))
@@ -149,7 +163,9 @@ def rpc(number: Any, result: Any = None, *, error: Any = None) -> bytes:
     return json.dumps(body).encode()
 
 
-async def respond(writer: asyncio.StreamWriter, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+async def respond(
+    writer: asyncio.StreamWriter, status: int, body: bytes, headers: dict[str, str] | None = None
+) -> None:
     lines = [f"HTTP/1.1 {status} X", f"content-length: {len(body)}", "content-type: application/json"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
     writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)

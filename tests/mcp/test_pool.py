@@ -82,7 +82,9 @@ async def test_a_server_that_stands_still_is_noticed_before_a_call_is_sent():
         assert not psutil.pid_exists(child.pid) or child.status() == psutil.STATUS_ZOMBIE
 
 
-@pytest.mark.parametrize(("tool", "given"), [("mute", {}), ("foreign", {}), ("progress", {}), ("sleep", {"seconds": 60})])
+@pytest.mark.parametrize(
+    ("tool", "given"), [("mute", {}), ("foreign", {}), ("progress", {}), ("sleep", {"seconds": 60})]
+)
 async def test_a_call_without_an_answer_ends_in_time_and_hurts_no_other(tool, given):
     async with pool_of() as pool:
         beside = asyncio.create_task(pool.call(rude(), "sleep", {"seconds": 2}, timeout=30))
@@ -216,7 +218,9 @@ async def test_settings_and_secrets_tell_connections_apart_and_are_printed_nowhe
         assert (await pool.call(other, "env", {"name": "TOKEN"}, timeout=20)).content[0].text == "second-secret"
         os.environ["STEPWELL_CANARY"] = "seen"
         try:
-            assert (await pool.call(rude(env={"A": "b"}), "env", {"name": "STEPWELL_CANARY"}, timeout=20)).content[0].text == "-"
+            assert (await pool.call(rude(env={"A": "b"}), "env", {"name": "STEPWELL_CANARY"}, timeout=20)).content[
+                0
+            ].text == "-"
         finally:
             del os.environ["STEPWELL_CANARY"]
 
@@ -277,7 +281,7 @@ async def broken(writer):
 
 
 async def half(writer):
-    writer.write(b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"half\":")
+    writer.write(b'HTTP/1.1 200 X\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"half":')
     await writer.drain()
     writer.transport.abort()
 
@@ -333,7 +337,7 @@ async def foreign(writer):
 async def test_every_wrong_answer_over_http_is_an_error_of_that_call_alone(manner, error, kind):
     def answer(message, web):
         wrong = message["params"].get("arguments", {}).get("wrong")
-        return (manner if isinstance(manner, tuple) else (lambda: manner)()) if wrong else slow()
+        return manner if wrong else slow()
 
     async def slow():
         await asyncio.sleep(0.5)
@@ -370,7 +374,9 @@ async def test_fifty_calls_at_once_while_servers_are_killed_stopped_and_restarte
         await asyncio.sleep(number * 0.05)
         server = rude(name=f"s{number % 2}", env={"N": str(number % 2)})
         try:
-            said = await pool.call(server, "echo" if number % 3 else "sleep", {"say": str(number), "seconds": 0.2}, timeout=5)
+            said = await pool.call(
+                server, "echo" if number % 3 else "sleep", {"say": str(number), "seconds": 0.2}, timeout=5
+            )
         except McpError as error:
             return error
         return said.content[0].text == (str(number) if number % 3 else "slept")

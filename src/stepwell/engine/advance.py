@@ -66,6 +66,7 @@ class Pass:
         entries = runtime.closing()
         if verdict.status in FINAL:
             entries += self._last_entries(verdict)
+            self._world.ended(self.loaded.run.id)
         consume = [message.order for message in self.loaded.messages if message.kind == "cancel"]
         return await self._world.store.release(self.lease, Batch(entries, consume=consume), verdict)
 
@@ -115,6 +116,8 @@ class Pass:
         run = self.loaded.run
         scope = Scope.root(self.runtime, self.definition, run.input, facts(run))
         await asyncio.sleep(0)  # a message that aborts the pass is obeyed before anything is done
+        if self._world.prepare is not None:
+            await self._world.prepare(self.definition.plan.workflow)
         return await conclude(scope)
 
     def _last_entries(self, verdict: Verdict) -> list[Any]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.adapters.limits import LocalLimiter, NoLimiter
+from stepwell.adapters.mcp.pool import Pool
+from stepwell.adapters.mcp.tools import McpTools
 from stepwell.adapters.models.anthropic_messages import Anthropic
 from stepwell.adapters.models.embedded_text import EmbeddedText
 from stepwell.adapters.models.embeddings import LocalEmbedder
@@ -24,6 +27,7 @@ from stepwell.engine.runtime import World
 from stepwell.engine.settings import Settings, absolute_database
 from stepwell.engine.shelf import RecipesInFilesOrOnTheShelf, Shelf
 from stepwell.engine.tool_performer import ToolPerformer
+from stepwell.engine.toolbox import Toolbox
 from stepwell.engine.vault import Vault
 from stepwell.errors import DefinitionError, Problem
 from stepwell.interpreter.effect import KnowledgeRead, KnowledgeWrite, ModelCall, Notify, ToolCall
@@ -44,7 +48,7 @@ async def assemble(
 ) -> Parts:
     """Everything an engine stands on. Raises DefinitionError (settings, tools files) and Unavailable (database)."""
     tool_files = tuple(dict.fromkeys([*settings.tools, *(path.resolve() for path in tools)]))
-    registered = PythonTools.from_files(tool_files)
+    own = PythonTools.from_files(tool_files)
     store = SqliteRunStore.open(_file(database), durability=settings.durability, on_busy=on_busy)
     closing: list[Callable[[], Any]] = []
     embedder = LocalEmbedder()
@@ -53,6 +57,7 @@ async def assemble(
     closing += [embedder.aclose, knowledge.aclose, limiter.aclose]
     worlds = Worlds(store, knowledge, embedder, limiter, closing)
     answering = worlds.models(settings)
+    registered = worlds.tools(own, settings)
     library = SqliteLibrary(store.database)
     vault = Vault(settings.secrets, settings.keys())
     shelf = Shelf(store, library, "default")
@@ -68,6 +73,7 @@ async def assemble(
         models=answering,
         limiter=limiter,
         vault=vault,
+        servers=registered.mcp if settings.mcp else None,
         world_of=lambda project: worlds.of_project(project, tool_files, settings),
         closing=closing,
     )
@@ -90,6 +96,8 @@ class Worlds:
         self._limiter = limiter
         self._closing = closing
         self._listeners = Listeners()
+        self._pool = Pool()
+        closing.append(self._pool.aclose)
         self._known: dict[tuple[str, tuple[str, ...]], World] = {}
 
     def models(self, settings: Settings) -> ModelPerformer:
@@ -101,7 +109,11 @@ class Worlds:
             models, settings.default_model, self._embedder, limiter=self._limiter, fallbacks=fallbacks
         )
 
-    def world(self, tools: PythonTools, models: ModelPerformer, vault: Vault) -> World:
+    def tools(self, own: PythonTools, settings: Settings) -> Toolbox:
+        """A project's tools with those of its MCP servers. Raises DefinitionError."""
+        return Toolbox(own, McpTools(settings.mcp.values(), self._pool))
+
+    def world(self, tools: Toolbox, models: ModelPerformer, vault: Vault) -> World:
         performers: dict[type[Effect], Performer] = {
             ModelCall: models,
             ToolCall: ToolPerformer(tools),
@@ -109,7 +121,8 @@ class Worlds:
             KnowledgeWrite: self._searching,
             Notify: NotifyPerformer(),
         }
-        return World(self._store, performers, tools, self._listeners, vault=vault)
+        world = World(self._store, performers, tools, self._listeners, vault=vault)
+        return replace(world, prepare=tools.prepare, ended=self._pool.release) if tools.mcp.servers else world
 
     def of_project(self, project: dict[str, Any], own: Sequence[Path], settings: Settings) -> World | None:
         """The world of the project that a run was started in; None if it is the engine's own.
@@ -127,7 +140,8 @@ class Worlds:
         if key not in self._known:
             its = Settings.load(Path(root), os.environ)
             vault = Vault(its.secrets, its.keys())
-            self._known[key] = self.world(PythonTools.from_files(files), self.models(its), vault)
+            tools = self.tools(PythonTools.from_files(files), its)
+            self._known[key] = self.world(tools, self.models(its), vault)
         return self._known[key]
 
 

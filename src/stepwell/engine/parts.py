@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stepwell.definition.load import LoadedWorkflow
     from stepwell.definition.recipe import RecipeDefinition
     from stepwell.engine.runtime import World
+    from stepwell.engine.tool_checks import ToolServers
     from stepwell.library.recipes import FoundRecipe
     from stepwell.ports import KnowledgeStore, Library, Limiter, RunStore, Tools
 
@@ -65,6 +66,8 @@ class Parts:
     """Where the workflow of a name is, for a file that names it. Raises NotFound."""
     tool_files: tuple[Path, ...] = ()
     models: Models | None = None
+    servers: ToolServers | None = None
+    """The MCP servers of the settings, if there are any."""
     limiter: Limiter | None = None
     vault: Vault = NO_VAULT
     """The secrets that workflows may name."""

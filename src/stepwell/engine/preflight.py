@@ -13,6 +13,7 @@ from stepwell.definition.schemas import problems_of, with_defaults
 from stepwell.definition.step import Location, NoRecipes, Step
 from stepwell.definition.suggest import did_you_mean
 from stepwell.engine.deciders import undecidable
+from stepwell.engine.tool_checks import servers_wanted, tool_problems
 from stepwell.errors import DefinitionError, NotFound, Problem
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Preflight:
         self._parts = parts
         self._passed: LoadedWorkflow | None = None
         """The workflow whose steps were found right last, as it was loaded."""
+        self._unreachable: dict[str, str] = {}
+        """MCP servers that did not answer when they were last asked, and why."""
         self._asks = False
         """Whether that one asks people, whom the directory must have."""
 
@@ -42,6 +45,7 @@ class Preflight:
         """The input with its defaults, and every problem but those that loading already told."""
         filled, problems = checked_input(loaded.workflow.input, value)
         if self._passed is not loaded:
+            await self._reach(loaded)
             found = [*check_calls(loaded, _Callees(self._parts, loaded.file)), *self._steps(loaded)]
             if not any(problem.severity == "error" for problem in found):  # else what is called may not load
                 found += [problem for child in self._parts.called_by(loaded) for problem in self._steps(child)]
@@ -53,6 +57,19 @@ class Preflight:
             for one in (loaded, *self._parts.called_by(loaded)):
                 problems += self._told(one, lambda step: undecidable(step, people, requester))
         return filled, problems
+
+    async def _reach(self, loaded: LoadedWorkflow) -> None:
+        """Ask the MCP servers that a workflow and those below it need what they offer."""
+        if self._parts.servers is None:
+            return
+        try:
+            called = self._parts.called_by(loaded)
+        except (DefinitionError, NotFound):  # told by the checks of calls
+            called = []
+        wanted: set[str] = set()
+        for one in (loaded, *called):
+            wanted |= servers_wanted(one.workflow.every_step(), self._parts.servers)
+        self._unreachable = await self._parts.servers.reach(wanted)
 
     def _steps(self, loaded: LoadedWorkflow) -> Iterator[Problem]:
         yield from self._told(loaded, lambda step: self._step(step, loaded))
@@ -71,7 +88,16 @@ class Preflight:
     def _step(self, step: Step, loaded: LoadedWorkflow) -> Iterator[tuple[str, str, str]]:
         parts = self._parts
         tool, recipe = getattr(step, "tool", None), getattr(step, "recipe", None)
-        if step.type == "tool_call" and isinstance(tool, str) and parts.tools.get(tool) is None:
+        if parts.servers is not None:
+            yield from tool_problems(step, parts.servers, self._unreachable)
+        elif step.type == "browser_action":
+            yield (
+                "server",
+                f"there is no MCP server {getattr(step, 'server', '')!r}",
+                "write [mcp.NAME] into stepwell.toml",
+            )
+        offered = parts.servers is not None and isinstance(tool, str) and parts.servers.server_of(tool)
+        if step.type == "tool_call" and isinstance(tool, str) and not offered and parts.tools.get(tool) is None:
             known = parts.tools.names()
             hint = did_you_mean(tool, known) or (
                 f"registered tools: {', '.join(known[:20])}"

@@ -33,6 +33,7 @@ from stepwell.ports import Batch, Clock, Lease, Loaded, Message, Outgoing, Tools
 
 if TYPE_CHECKING:
     from stepwell.definition.compile import StepPlan
+    from stepwell.definition.workflow import Workflow
     from stepwell.engine.events import Listeners
     from stepwell.interpreter.definition import Definition
     from stepwell.interpreter.effect import Effect
@@ -73,6 +74,10 @@ class World:
     clock: Clock = SYSTEM
     vault: Vault = NO_VAULT
     """Whose values are put into calls, and kept out of what comes of them."""
+    prepare: Callable[[Workflow], Awaitable[None]] | None = None
+    """To be awaited before a pass: learns what has to be known of the tools that its steps call."""
+    ended: Callable[[str], None] = lambda _run_id: None
+    """Told when a run has ended: nothing needs to be kept for it any more."""
 
 
 class LiveRuntime:
@@ -355,7 +360,8 @@ class LiveRuntime:
         return {path: facts for path, facts in found.items() if path not in outcomes and path not in handed}
 
     def close(self) -> None:
-        """Give back what the pass holds."""
+        """Give back what the pass holds; it is not aborted any more, since what it ends with is being written."""
+        self._root = None
         self._deadline.cancel()
         if self._ticker is not None:
             self._ticker.cancel()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from stepwell.engine.limit_settings import LimitSettings, limit_variables, limits_of
+from stepwell.engine.mcp_settings import mcp_variables, servers_of
 from stepwell.engine.settings_models import EMBEDDED, ModelSettings, names_of, read_models
 from stepwell.engine.settings_models import known_variables as twins_of
 from stepwell.engine.settings_secrets import read_secrets
@@ -22,6 +23,7 @@ from stepwell.errors import DefinitionError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from stepwell.adapters.mcp.server import McpServer
     from stepwell.engine.secret import Secret
 
 Json: TypeAlias = Any
@@ -29,7 +31,7 @@ Json: TypeAlias = Any
 FILE = "stepwell.toml"
 DATABASE = "sqlite:///./stepwell.db"
 PROJECT_KEYS = ("workflows", "recipes", "tools", "database", "default_model", "durability", "embedded_gguf", "user")
-LATER = ("mcp", "mail", "server")
+LATER = ("mail", "server")
 """Sections of the format that this version does not read."""
 
 
@@ -53,6 +55,7 @@ class Settings:
     default_model: str = EMBEDDED
     models: Mapping[str, ModelSettings] = field(default_factory=_embedded_alone)
     limits: LimitSettings = field(default_factory=LimitSettings)
+    mcp: Mapping[str, McpServer] = field(default_factory=dict)
     durability: Literal["full", "normal"] = "full"
     embedded_gguf: str = ""
     """A better model file for the embedded provider; "" is the one that is installed."""
@@ -78,6 +81,7 @@ class Settings:
         settings = _models(settings, reading, data, environ)
         settings = replace(settings, limits=limits_of(reading, data.get("limits", {}), environ, root))
         settings = replace(settings, secrets=read_secrets(reading, data.get("secrets", {}), root, environ))
+        settings = replace(settings, mcp=servers_of(reading, data.get("mcp", {}), environ, root))
         if reading.problems:
             raise DefinitionError(reading.problems)
         return settings
@@ -122,7 +126,7 @@ def _parsed(reading: Reading) -> dict[str, Json]:
     except tomllib.TOMLDecodeError as error:
         reading.refuse_syntax(str(error))
         return {}
-    known = ("project", "models", "limits", "secrets")
+    known = ("project", "models", "limits", "secrets", "mcp")
     for section in data:
         if section in LATER:
             reading.refuse((section,), f"[{section}] is not read by this version", "take it out", code="not_performed")
@@ -198,6 +202,7 @@ def _says_default(data: dict[str, Json], environ: Mapping[str, str]) -> bool:
     return bool(environ.get("STEPWELL_DEFAULT_MODEL")) or "default_model" in data.get("project", {})
 
 
-def known_variables(models: Sequence[str] = ()) -> list[str]:
+def known_variables(models: Sequence[str] = (), servers: Sequence[str] = ()) -> list[str]:
     """The environment twins of every key."""
-    return [f"STEPWELL_{key.upper()}" for key in PROJECT_KEYS] + limit_variables() + twins_of(models)
+    project = [f"STEPWELL_{key.upper()}" for key in PROJECT_KEYS]
+    return project + limit_variables() + twins_of(models) + mcp_variables(list(servers))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, TypeAlias
 
+from stepwell.engine.ancestry import CHAIN
 from stepwell.engine.performer import CallContext, Performed
 from stepwell.errors import StepFailed
 from stepwell.interpreter.effect import Effect, ToolCall
@@ -26,7 +27,9 @@ class ToolPerformer:
         """Raises StepFailed. A failure's parts that JSON cannot hold are replaced, so that it can be recorded."""
         if not isinstance(effect, ToolCall):
             raise TypeError(f"a tool call is wanted, this is {type(effect).__name__}")
-        call = ToolCallContext(context.run_id, context.path, context.attempt, context.key, context.timeout)
+        call = ToolCallContext(
+            context.run_id, context.path, context.attempt, context.key, context.timeout, CHAIN.get(), effect.own_session
+        )
         try:
             return Performed(await self._tools.call(effect.tool, effect.call, call))
         except StepFailed as failure:

@@ -106,7 +106,10 @@ class ModelCall(Effect):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall(Effect):
-    """A call of a registered tool. `repeatable` is what the step or the tool's registration says of a second call."""
+    """A call of a registered tool. `repeatable` is what the step or the tool's registration says of a second call.
+
+    With `own_session` the tool's server keeps a state that belongs to the run alone.
+    """
 
     word = "tool"
 
@@ -114,6 +117,7 @@ class ToolCall(Effect):
     call: dict[str, Json] = field(default_factory=dict)
     repeatable: bool = True
     secrets: tuple[SecretText, ...] = ()
+    own_session: bool = False
 
     def arguments(self) -> Json:
         return self.call

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from stepwell.adapters.mcp.failures import McpCallTimeout, McpConnectError, McpConnectionLost, McpError, McpRefused
 from stepwell.adapters.mcp.failures import of_protocol as meant_by
@@ -18,9 +18,9 @@ from stepwell.adapters.mcp.stdio import stdio
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from mcp import Client
-    from mcp_types import CallToolResult, Tool
+    from mcp_types import CallToolResult, RequestParamsMeta, Tool
 
+    from mcp import Client
     from stepwell.adapters.mcp.children import Child
     from stepwell.adapters.mcp.server import McpServer
 
@@ -76,9 +76,10 @@ class Connection:
     ) -> CallToolResult:
         """Call a tool once. Raises McpError; a call that is given up is cancelled at the server too."""
         client = self._ready.result()
+        told = cast("RequestParamsMeta", meta) if meta else None
         self.inflight += 1
         try:
-            answer: CallToolResult = await self._raced(client.call_tool(tool, arguments, meta=meta or None), timeout)
+            answer: CallToolResult = await self._raced(client.call_tool(tool, arguments, meta=told), timeout)
             return answer
         finally:
             self.inflight -= 1

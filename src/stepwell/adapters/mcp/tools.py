@@ -1,6 +1,6 @@
 """The tools of MCP servers, under the names SERVER.TOOL.
 
-The law of the file: a server is asked for its tools when somebody wants to know, and what it said last is what is known.
+The law of the file: a server is asked for its tools when somebody wants to know them; what it said last is known.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ class McpTools:
     @property
     def servers(self) -> list[str]:
         return sorted(self._servers)
+
+    @property
+    def told(self) -> set[str]:
+        """The servers that have said what they offer."""
+        return set(self._listed)
 
     def server_of(self, name: str) -> str:
         """The server that a tool's name names; "" if none."""
