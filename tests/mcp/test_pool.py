@@ -21,6 +21,12 @@ from stepwell.adapters.mcp.failures import (
 from stepwell.adapters.mcp.server import McpServer
 from tests.mcp.servers import HttpServer, calls, children, pool_of, respond, rpc, rude
 
+
+async def call(pool, *args, **options):
+    """The answer alone."""
+    return (await pool.call(*args, **options))[0]
+
+
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
 
@@ -28,7 +34,7 @@ async def test_fifty_callers_make_one_connection(tmp_path):
     marks = tmp_path / "starts"
     server = rude("slow", env={"STARTS": str(marks)})
     async with pool_of() as pool:
-        said = await asyncio.gather(*(pool.call(server, "echo", {"say": str(n)}, timeout=20) for n in range(50)))
+        said = await asyncio.gather(*(call(pool, server, "echo", {"say": str(n)}, timeout=20) for n in range(50)))
         assert [one.content[0].text for one in said] == [str(n) for n in range(50)]
     assert calls(marks) == 1
 
@@ -36,7 +42,7 @@ async def test_fifty_callers_make_one_connection(tmp_path):
 async def test_a_caller_that_is_cancelled_while_connecting_takes_nothing_from_the_others(tmp_path):
     server = rude("slow", env={"STARTS": str(tmp_path / "starts")})
     async with pool_of() as pool:
-        tasks = [asyncio.create_task(pool.call(server, "echo", {"say": str(n)}, timeout=20)) for n in range(10)]
+        tasks = [asyncio.create_task(call(pool, server, "echo", {"say": str(n)}, timeout=20)) for n in range(10)]
         await asyncio.sleep(0.3)
         for task in tasks[::2]:
             task.cancel()
@@ -50,35 +56,35 @@ async def test_a_server_that_dies_in_the_middle_of_a_call_is_lost_at_once_and_st
     async with pool_of() as pool:
         began = time.monotonic()
         with pytest.raises(McpConnectionLost, match=r"exit code 3.*I cannot go on"):
-            await pool.call(server, "die", {}, timeout=30)
+            await call(pool, server, "die", {}, timeout=30)
         assert time.monotonic() - began < 20
-        assert (await pool.call(server, "echo", {"say": "again"}, timeout=20)).content[0].text == "again"
+        assert (await call(pool, server, "echo", {"say": "again"}, timeout=20)).content[0].text == "again"
     assert calls(tmp_path / "starts") == 2
 
 
 async def test_a_call_is_never_sent_again_by_the_pool(tmp_path):
     async with pool_of() as pool:
         with pytest.raises(McpConnectionLost):
-            await pool.call(rude(), "die", {"file": str(tmp_path / "calls")}, timeout=30)
+            await call(pool, rude(), "die", {"file": str(tmp_path / "calls")}, timeout=30)
     assert calls(tmp_path / "calls") == 1
 
 
 async def test_a_server_killed_between_two_calls_is_noticed_before_the_second_is_sent():
     async with pool_of() as pool:
-        await pool.call(rude(), "echo", {"say": "a"}, timeout=20)
+        await call(pool, rude(), "echo", {"say": "a"}, timeout=20)
         for child in children():
             child.kill()
         await asyncio.sleep(0.3)
-        assert (await pool.call(rude(), "echo", {"say": "b"}, timeout=20)).content[0].text == "b"
+        assert (await call(pool, rude(), "echo", {"say": "b"}, timeout=20)).content[0].text == "b"
 
 
 async def test_a_server_that_stands_still_is_noticed_before_a_call_is_sent():
     async with pool_of() as pool:
-        await pool.call(rude(), "echo", {"say": "a"}, timeout=20)
+        await call(pool, rude(), "echo", {"say": "a"}, timeout=20)
         (child,) = children()
         child.send_signal(signal.SIGSTOP)
         await asyncio.sleep(1.2)
-        assert (await pool.call(rude(), "echo", {"say": "b"}, timeout=20)).content[0].text == "b"
+        assert (await call(pool, rude(), "echo", {"say": "b"}, timeout=20)).content[0].text == "b"
         assert not psutil.pid_exists(child.pid) or child.status() == psutil.STATUS_ZOMBIE
 
 
@@ -87,11 +93,11 @@ async def test_a_server_that_stands_still_is_noticed_before_a_call_is_sent():
 )
 async def test_a_call_without_an_answer_ends_in_time_and_hurts_no_other(tool, given):
     async with pool_of() as pool:
-        beside = asyncio.create_task(pool.call(rude(), "sleep", {"seconds": 2}, timeout=30))
-        await pool.call(rude(), "echo", {"say": "warm"}, timeout=20)
+        beside = asyncio.create_task(call(pool, rude(), "sleep", {"seconds": 2}, timeout=30))
+        await call(pool, rude(), "echo", {"say": "warm"}, timeout=20)
         began = time.monotonic()
         with pytest.raises(McpCallTimeout):
-            await pool.call(rude(), tool, given, timeout=1)
+            await call(pool, rude(), tool, given, timeout=1)
         assert time.monotonic() - began < 4
         assert (await beside).content[0].text == "slept"
 
@@ -99,7 +105,7 @@ async def test_a_call_without_an_answer_ends_in_time_and_hurts_no_other(tool, gi
 async def test_a_call_that_is_cancelled_hurts_no_other(tmp_path):
     server = rude(env={"STARTS": str(tmp_path / "starts")})
     async with pool_of() as pool:
-        tasks = [asyncio.create_task(pool.call(server, "sleep", {"seconds": 1}, timeout=30)) for _ in range(20)]
+        tasks = [asyncio.create_task(call(pool, server, "sleep", {"seconds": 1}, timeout=30)) for _ in range(20)]
         await asyncio.sleep(0.7)
         for task in tasks[:5]:
             task.cancel()
@@ -111,12 +117,12 @@ async def test_a_call_that_is_cancelled_hurts_no_other(tmp_path):
 
 async def test_a_flood_of_fifty_megabytes_ends_the_connection_and_not_the_process():
     async with pool_of() as pool:
-        await pool.call(rude(), "echo", {"say": "warm"}, timeout=20)
+        await call(pool, rude(), "echo", {"say": "warm"}, timeout=20)
         before = psutil.Process().memory_info().rss
         with pytest.raises(McpConnectionLost, match="more than 8 MB"):
-            await pool.call(rude(), "flood", {"megabytes": 50}, timeout=30)
+            await call(pool, rude(), "flood", {"megabytes": 50}, timeout=30)
         assert psutil.Process().memory_info().rss - before < 60 * 2**20
-        assert (await pool.call(rude(), "echo", {"say": "on"}, timeout=20)).content[0].text == "on"
+        assert (await call(pool, rude(), "echo", {"say": "on"}, timeout=20)).content[0].text == "on"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +139,7 @@ async def test_a_flood_of_fifty_megabytes_ends_the_connection_and_not_the_proces
 async def test_a_server_that_cannot_be_had_got_nothing(server, said):
     async with pool_of() as pool:
         with pytest.raises(McpConnectError, match=said) as caught:
-            await pool.call(server, "echo", {}, timeout=20)
+            await call(pool, server, "echo", {}, timeout=20)
         assert caught.value.detail == {"sent": False}
 
 
@@ -141,29 +147,29 @@ async def test_a_server_that_is_mute_from_the_start_is_given_up_in_time_and_kill
     async with pool_of() as pool:
         began = time.monotonic()
         with pytest.raises(McpConnectError, match="cannot be connected to within 1 s"):
-            await pool.call(rude("mute"), "echo", {}, timeout=1)
+            await call(pool, rude("mute"), "echo", {}, timeout=1)
         assert time.monotonic() - began < 4
 
 
 async def test_no_more_connections_than_allowed_and_the_one_unused_longest_goes_first(tmp_path):
     async with pool_of(largest=2) as pool:
         for scope in ("a", "b", "c"):
-            await pool.call(rude(), "echo", {"say": scope}, timeout=20, scope=scope)
+            await call(pool, rude(), "echo", {"say": scope}, timeout=20, scope=scope)
             assert len(children()) <= 2
         assert sorted(scope for _, scope in pool._open) == ["b", "c"]
-        await pool.call(rude(), "echo", {"say": "shared"}, timeout=20)
-        await pool.call(rude(), "echo", {"say": "d"}, timeout=20, scope="d")
+        await call(pool, rude(), "echo", {"say": "shared"}, timeout=20)
+        await call(pool, rude(), "echo", {"say": "d"}, timeout=20, scope="d")
         assert sorted(scope for _, scope in pool._open) == ["c", "d"], "what is nobody's own goes first"
 
 
 async def test_without_room_a_call_is_refused_in_time_and_was_not_sent(tmp_path):
     async with pool_of(largest=1) as pool:
-        busy = asyncio.create_task(pool.call(rude(), "sleep", {"seconds": 3}, timeout=30, scope="a"))
+        busy = asyncio.create_task(call(pool, rude(), "sleep", {"seconds": 3}, timeout=30, scope="a"))
         await asyncio.sleep(1)
         with pytest.raises(McpPoolBusy) as caught:
-            await pool.call(rude(), "count", {"file": str(tmp_path / "n")}, timeout=0.5, scope="b")
+            await call(pool, rude(), "count", {"file": str(tmp_path / "n")}, timeout=0.5, scope="b")
         assert (caught.value.kind, caught.value.detail) == ("overloaded", {"sent": False})
-        waits = asyncio.create_task(pool.call(rude(), "echo", {"say": "then"}, timeout=30, scope="b"))
+        waits = asyncio.create_task(call(pool, rude(), "echo", {"say": "then"}, timeout=30, scope="b"))
         assert (await busy).content[0].text == "slept"
         assert (await waits).content[0].text == "then"
     assert calls(tmp_path / "n") == 0
@@ -172,19 +178,19 @@ async def test_without_room_a_call_is_refused_in_time_and_was_not_sent(tmp_path)
 async def test_at_most_max_inflight_calls_are_under_way(tmp_path):
     server = rude(max_inflight=2)
     async with pool_of() as pool:
-        await pool.call(server, "echo", {"say": "warm"}, timeout=20)
-        busy = [asyncio.create_task(pool.call(server, "sleep", {"seconds": 2}, timeout=30)) for _ in range(2)]
+        await call(pool, server, "echo", {"say": "warm"}, timeout=20)
+        busy = [asyncio.create_task(call(pool, server, "sleep", {"seconds": 2}, timeout=30)) for _ in range(2)]
         await asyncio.sleep(0.1)
         with pytest.raises(McpPoolBusy):
-            await pool.call(server, "count", {"file": str(tmp_path / "n")}, timeout=0.3)
+            await call(pool, server, "count", {"file": str(tmp_path / "n")}, timeout=0.3)
         await asyncio.gather(*busy)
     assert calls(tmp_path / "n") == 0
 
 
 async def test_an_idle_connection_is_closed_and_one_in_use_is_not():
     async with pool_of(idle=0.4, keepalive=0.4) as pool:
-        busy = asyncio.create_task(pool.call(rude(), "sleep", {"seconds": 3}, timeout=30, scope="busy"))
-        await pool.call(rude(), "echo", {"say": "a"}, timeout=20)
+        busy = asyncio.create_task(call(pool, rude(), "sleep", {"seconds": 3}, timeout=30, scope="busy"))
+        await call(pool, rude(), "echo", {"say": "a"}, timeout=20)
         await asyncio.sleep(1.5)
         assert {scope for _, scope in pool._open} == {"busy"}
         assert (await busy).content[0].text == "slept"
@@ -193,7 +199,7 @@ async def test_an_idle_connection_is_closed_and_one_in_use_is_not():
 async def test_the_sessions_of_a_scope_are_their_own_and_end_with_it():
     async with pool_of() as pool:
         for scope in ("r1", "r2", ""):
-            await pool.call(rude(), "echo", {"say": "a"}, timeout=20, scope=scope)
+            await call(pool, rude(), "echo", {"say": "a"}, timeout=20, scope=scope)
         assert len(children()) == 3
         pool.release("r1")
         assert {scope for _, scope in pool._open} == {"r2", ""}
@@ -201,11 +207,11 @@ async def test_the_sessions_of_a_scope_are_their_own_and_end_with_it():
 
 async def test_an_own_session_that_did_not_answer_is_given_up():
     async with pool_of() as pool:
-        await pool.call(rude(), "echo", {"say": "a"}, timeout=20, scope="r")
+        await call(pool, rude(), "echo", {"say": "a"}, timeout=20, scope="r")
         (first,) = children()
         with pytest.raises(McpCallTimeout):
-            await pool.call(rude(), "mute", {}, timeout=0.5, scope="r")
-        await pool.call(rude(), "echo", {"say": "b"}, timeout=20, scope="r")
+            await call(pool, rude(), "mute", {}, timeout=0.5, scope="r")
+        await call(pool, rude(), "echo", {"say": "b"}, timeout=20, scope="r")
         assert first.pid not in {child.pid for child in children()}
 
 
@@ -214,11 +220,11 @@ async def test_settings_and_secrets_tell_connections_apart_and_are_printed_nowhe
     assert one.key() != other.key()
     assert "secret" not in f"{one!r}{one.key()}"
     async with pool_of() as pool:
-        assert (await pool.call(one, "env", {"name": "TOKEN"}, timeout=20)).content[0].text == "first-secret"
-        assert (await pool.call(other, "env", {"name": "TOKEN"}, timeout=20)).content[0].text == "second-secret"
+        assert (await call(pool, one, "env", {"name": "TOKEN"}, timeout=20)).content[0].text == "first-secret"
+        assert (await call(pool, other, "env", {"name": "TOKEN"}, timeout=20)).content[0].text == "second-secret"
         os.environ["STEPWELL_CANARY"] = "seen"
         try:
-            assert (await pool.call(rude(env={"A": "b"}), "env", {"name": "STEPWELL_CANARY"}, timeout=20)).content[
+            assert (await call(pool, rude(env={"A": "b"}), "env", {"name": "STEPWELL_CANARY"}, timeout=20)).content[
                 0
             ].text == "-"
         finally:
@@ -227,18 +233,18 @@ async def test_settings_and_secrets_tell_connections_apart_and_are_printed_nowhe
 
 async def test_five_megabytes_on_standard_error_block_nobody():
     async with pool_of() as pool:
-        assert (await pool.call(rude(), "stderr", {}, timeout=30)).content[0].text == "written"
+        assert (await call(pool, rude(), "stderr", {}, timeout=30)).content[0].text == "written"
         with pytest.raises(McpConnectionLost, match="the last words"):
-            await pool.call(rude(), "die", {}, timeout=30)
+            await call(pool, rude(), "die", {}, timeout=30)
 
 
 async def test_an_error_of_the_protocol_is_an_answer_and_ends_nothing(tmp_path):
     server = rude(env={"STARTS": str(tmp_path / "starts")})
     async with pool_of() as pool:
         with pytest.raises(McpRefused, match="not like this") as caught:
-            await pool.call(server, "refuse", {}, timeout=20)
+            await call(pool, server, "refuse", {}, timeout=20)
         assert caught.value.kind == "validation_error"
-        await pool.call(server, "echo", {"say": "on"}, timeout=20)
+        await call(pool, server, "echo", {"say": "on"}, timeout=20)
     assert calls(tmp_path / "starts") == 1
 
 
@@ -248,7 +254,7 @@ async def test_an_error_of_the_protocol_is_an_answer_and_ends_nothing(tmp_path):
 async def test_http_connections_are_shared_and_get_their_headers():
     async with HttpServer() as web, pool_of() as pool:
         server = McpServer("web", url=web.url, headers={"Authorization": "Bearer t0ken"})
-        await asyncio.gather(*(pool.call(server, "act", {}, timeout=20) for _ in range(20)))
+        await asyncio.gather(*(call(pool, server, "act", {}, timeout=20) for _ in range(20)))
         assert len(web.sessions) == 1
         assert {headers.get("authorization") for _, headers, _ in web.requests} == {"Bearer t0ken"}
 
@@ -256,23 +262,23 @@ async def test_http_connections_are_shared_and_get_their_headers():
 async def test_an_http_server_that_vanishes_between_two_calls_is_noticed_and_found_again():
     async with HttpServer() as web, pool_of() as pool:
         server = McpServer("web", url=web.url)
-        await pool.call(server, "act", {}, timeout=20)
+        await call(pool, server, "act", {}, timeout=20)
         await web.stop()
         with pytest.raises(McpConnectError, match="cannot be reached"):
-            await pool.call(server, "act", {}, timeout=20)
+            await call(pool, server, "act", {}, timeout=20)
         await web.start()
-        await pool.call(server, "act", {}, timeout=20)
+        await call(pool, server, "act", {}, timeout=20)
         assert web.called == 2
 
 
 async def test_an_http_server_that_forgot_the_session_got_nothing_and_the_next_call_has_a_new_one():
     async with HttpServer() as web, pool_of() as pool:
         server = McpServer("web", url=web.url)
-        await pool.call(server, "act", {}, timeout=20)
+        await call(pool, server, "act", {}, timeout=20)
         web.sessions.clear()
         with pytest.raises(McpConnectError, match="does not know the session"):
-            await pool.call(server, "act", {}, timeout=20)
-        await pool.call(server, "act", {}, timeout=20)
+            await call(pool, server, "act", {}, timeout=20)
+        await call(pool, server, "act", {}, timeout=20)
         assert web.called == 2
 
 
@@ -345,14 +351,14 @@ async def test_every_wrong_answer_over_http_is_an_error_of_that_call_alone(manne
 
     async with HttpServer(answer) as web, pool_of() as pool:
         server = McpServer("web", url=web.url)
-        await pool.call(server, "act", {}, timeout=20)
+        await call(pool, server, "act", {}, timeout=20)
         began = time.monotonic()
         with pytest.raises(McpError) as caught:
-            await pool.call(server, "act", {"wrong": True}, timeout=2)
+            await call(pool, server, "act", {"wrong": True}, timeout=2)
         assert time.monotonic() - began < 6
         assert (type(caught.value), caught.value.kind) == (error, kind)
         assert caught.value.retry_after == (7.0 if kind == "rate_limit" else None)
-        assert (await pool.call(server, "act", {}, timeout=20)).content[0].text == "done"
+        assert (await call(pool, server, "act", {}, timeout=20)).content[0].text == "done"
 
 
 # ── all of it at once ──
@@ -374,8 +380,8 @@ async def test_fifty_calls_at_once_while_servers_are_killed_stopped_and_restarte
         await asyncio.sleep(number * 0.05)
         server = rude(name=f"s{number % 2}", env={"N": str(number % 2)})
         try:
-            said = await pool.call(
-                server, "echo" if number % 3 else "sleep", {"say": str(number), "seconds": 0.2}, timeout=5
+            said = await call(
+                pool, server, "echo" if number % 3 else "sleep", {"say": str(number), "seconds": 0.2}, timeout=5
             )
         except McpError as error:
             return error
@@ -391,4 +397,4 @@ async def test_fifty_calls_at_once_while_servers_are_killed_stopped_and_restarte
         assert any(one is True for one in ended)
         for number in (0, 1):
             server = rude(name=f"s{number}", env={"N": str(number)})
-            assert (await pool.call(server, "echo", {"say": "well"}, timeout=30)).content[0].text == "well"
+            assert (await call(pool, server, "echo", {"say": "well"}, timeout=30)).content[0].text == "well"

@@ -8,8 +8,10 @@ import sys
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from stepwell.adapters.mcp.tools import McpTools
+from stepwell.cli.app import stepwell as stepwell_command
 from stepwell.engine.engine import open_engine
 from stepwell.engine.settings import Settings
 from stepwell.errors import DefinitionError, InputError, StepFailed
@@ -79,7 +81,7 @@ async def test_what_a_call_gives(tool, given, result):
 async def test_how_a_call_fails(tool, kind, said, detail):
     async with pool_of() as pool:
         tools = McpTools([rude(env={"TOKEN": "tok-very-secret"})], pool)
-        with pytest.raises(StepFailed, match=".*") as caught:
+        with pytest.raises(StepFailed, match=f"rude.{tool}") as caught:
             await tools.call(f"rude.{tool}", {}, context(2.0))
         assert (caught.value.kind, caught.value.detail) == (kind, detail)
         assert said in caught.value.message
@@ -232,3 +234,18 @@ async def test_a_call_that_may_not_be_repeated_is_in_doubt_when_its_server_dies(
         assert doubt["kind"] == "in_doubt"
         assert doubt["detail"]["cause"]["kind"] == "connection_error"
     assert calls(count) == 1
+
+
+def test_tools_list_shows_what_servers_offer_and_which_do_not_answer(project):
+    write(
+        project,
+        f'[project]\ntools = ["tools.py"]\n[mcp.rude]\ncommand = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(RUDE))}]\n'
+        '[mcp.gone]\ncommand = "/no/such/program"\n',
+    )
+    told = CliRunner().invoke(stepwell_command, ["tools", "list", "--json"])
+    assert told.exit_code == 0, told.output
+    found = {tool["name"]: tool for tool in json.loads(told.stdout)}
+    assert {"own", "rude.echo", "rude.count"} <= found.keys()
+    assert (found["rude.echo"]["idempotent"], found["rude.count"]["idempotent"]) == (True, False)
+    assert "the MCP server 'gone' cannot be asked: its command" in told.stderr
+    assert "server 'gone'" in CliRunner().invoke(stepwell_command, ["doctor"]).output

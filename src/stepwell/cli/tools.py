@@ -23,10 +23,12 @@ def tools() -> None:
 @options.database
 @options.as_json
 def list_tools(*, tools: tuple[Path, ...], database: str, as_json: bool) -> None:
-    """List the tools of this project, with their arguments."""
+    """List the tools of this project and of its MCP servers, with their arguments."""
 
     async def work() -> list[dict[str, Any]]:
         async with opened(database, tools=tools, missing="aside") as engine:
+            for problem in await engine.ask_servers():
+                click.echo(visible(str(problem)), err=True)
             known = [engine.tools.get(name) for name in engine.tools.names()]
             return [
                 {

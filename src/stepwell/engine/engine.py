@@ -108,6 +108,14 @@ class Engine:
         """A workflow from a file, checked. Raises DefinitionError with every problem."""
         return self._parts.load(Path(path))
 
+    async def ask_servers(self) -> list[Problem]:
+        """Let every MCP server of the settings say what it offers, for `tools` to know; warns of those that do not."""
+        servers = self._parts.servers
+        unreachable = await servers.reach(servers.servers) if servers is not None else {}
+        hint = "see its section in stepwell.toml"
+        return [Problem("warning", "server", f"the MCP server {name!r} cannot be asked: {why}", hint)
+                for name, why in unreachable.items()]  # fmt: skip
+
     async def preflight(self, loaded: LoadedWorkflow, value: Json) -> list[Problem]:
         """Everything that stands in the way of a run with this input, and warnings; nothing is executed."""
         try:

@@ -140,7 +140,10 @@ class Preflight:
     async def doctor(self) -> list[Problem]:
         """What works and what is missing; severity note for what is fine."""
         parts = self._parts
-        found = [Problem("note", "tools", f"{len(parts.tools.names())} tools: {', '.join(parts.tools.names()[:20])}")]
+        unreachable = await parts.servers.reach(parts.servers.servers) if parts.servers is not None else {}
+        found = [Problem("error", "server", f"the MCP server {name!r} cannot be asked: {why}",
+                         f"see [mcp.{name}] in stepwell.toml") for name, why in unreachable.items()]  # fmt: skip
+        found += [Problem("note", "tools", f"{len(parts.tools.names())} tools: {', '.join(parts.tools.names()[:20])}")]
         if parts.models is None:
             found.append(Problem("error", "model", "no model is configured", "install the extra `local`"))
         else:

@@ -9,7 +9,9 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from asyncio.subprocess import PIPE, Process
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepwell.adapters.mcp.failures import McpConnectError
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 QUIET = 2.0
 """Seconds that a server gets to end by itself once its input has ended."""
+WARDED = 7.0
+"""The same where it is a script's to end it."""
 GENTLE = 1.0
 """Seconds that a process group gets after it was told to end."""
 TAIL = 8192
@@ -29,6 +33,9 @@ TAIL = 8192
 INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ", "DISPLAY",
              "SYSTEMROOT", "TEMP", "APPDATA", "LOCALAPPDATA", "PATHEXT", "USERPROFILE")  # fmt: skip
 """What a server sees of the engine's environment; what else it needs is in its settings."""
+
+
+_WARDEN = Path(__file__).with_name("warden.py")
 
 
 class Tail:
@@ -56,16 +63,21 @@ class Child:
         self.said = Tail()
         assert process.stderr is not None
         self._listening = [asyncio.create_task(self.said.listen(process.stderr), name="stepwell mcp stderr")]
+        self._quiet = QUIET
         self._ended: asyncio.Task[None] | None = None
 
     @classmethod
     async def start(cls, server: McpServer, args: Sequence[str], *, speaks: bool) -> Child:
-        """Start a server; with `speaks`, its input and output are pipes. Raises McpConnectError."""
+        """Start a server that `speaks` over its input and output, or one that does not. Raises McpConnectError.
+
+        One that does not would not notice that its input ends; a script that does ends it then.
+        """
+        guarded = () if speaks else (sys.executable, "-I", "-S", str(_WARDEN))
+        command = [*guarded, server.command, *args]
         environment = {name: os.environ[name] for name in INHERITED if name in os.environ} | dict(server.env)
         try:
             process = await asyncio.create_subprocess_exec(
-                server.command,
-                *args,
+                *command,
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=PIPE,
@@ -79,6 +91,7 @@ class Child:
             raise McpConnectError(f"its command {server.command!r} cannot be started: {reason}") from None
         child = cls(process)
         if not speaks:
+            child._quiet = WARDED
             assert process.stdout is not None
             child._listening.append(asyncio.create_task(child.said.listen(process.stdout), name="stepwell mcp stdout"))
         return child
@@ -99,7 +112,7 @@ class Child:
         process = self.process
         if process.stdin is not None:
             process.stdin.close()
-        if not at_once and not await self.gone(QUIET):
+        if not at_once and not await self.gone(self._quiet):
             self._signal(signal.SIGTERM)
             await self.gone(GENTLE)
         self._signal(getattr(signal, "SIGKILL", signal.SIGTERM))

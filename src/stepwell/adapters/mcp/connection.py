@@ -45,6 +45,8 @@ class Connection:
         self.tools: tuple[Tool, ...] = ()
         self.inflight = 0
         self.used = 0.0
+        self.calls = 0
+        """How many were made, or begun."""
         self.heard = 0.0
         """When a call ended, and when an answer came, last, in the loop's time."""
         self.places = asyncio.Semaphore(server.max_inflight)
@@ -78,6 +80,7 @@ class Connection:
         client = self._ready.result()
         told = cast("RequestParamsMeta", meta) if meta else None
         self.inflight += 1
+        self.calls += 1
         try:
             answer: CallToolResult = await self._raced(client.call_tool(tool, arguments, meta=told), timeout)
             return answer
@@ -223,7 +226,11 @@ class Connection:
 
 
 def _import() -> None:
-    import mcp  # noqa: F401 -- half a second of a processor: not in the event loop
+    """Half a second of a processor, not in the event loop. Raises McpConnectError."""
+    try:
+        import mcp  # noqa: F401
+    except ImportError as error:
+        raise McpConnectError(f"the extra `mcp` is not installed ({error}): pip install 'stepwell[mcp]'") from None
 
 
 async def _listing(client: Client) -> tuple[Tool, ...]:

@@ -56,16 +56,18 @@ class Pool:
         timeout: float,
         scope: str = "",
         meta: dict[str, Json] | None = None,
-    ) -> CallToolResult:
+    ) -> tuple[CallToolResult, bool]:
         """Call a tool once, within `timeout` seconds for everything. Raises McpError.
 
-        With a `scope` the session is its own; one that did not answer in time is given up: nobody knows its state.
+        Gives the answer, and whether it is the first of its session. With a `scope` the session is its own; one that
+        did not answer in time is given up: nobody knows its state.
         """
         until = asyncio.get_running_loop().time() + timeout
         connection = await self.borrow(server, scope, timeout)
         async with _place(connection, _left(until)):
             try:
-                return await connection.call(tool, arguments, _left(until), meta or {})
+                new = connection.calls == 0
+                return await connection.call(tool, arguments, _left(until), meta or {}), new
             except McpCallTimeout:
                 if scope:
                     self._drop((server.key(), scope), connection, at_once=True)
@@ -90,6 +92,12 @@ class Pool:
             if not self._crowd:
                 raise McpConnectError(f"it cannot be connected to within {timeout:g} s") from None
             raise McpPoolBusy(f"no connection came free within {timeout:g} s") from None
+
+    def discard(self, server: McpServer, scope: str) -> None:
+        """Close a session: the next call has a new one."""
+        key = (server.key(), scope)
+        if key in self._open:
+            self._drop(key, self._open[key])
 
     def release(self, scope: str) -> None:
         """Close the sessions of a scope that is over."""

@@ -25,7 +25,7 @@ def plain(answer: CallToolResult) -> Json:
     With anything besides text, `{text, attachments}`. Raises McpRefused for an answer that is an error.
     """
     texts, attachments = _parts(answer)
-    text = _ANSI.sub("", "\n".join(texts))
+    text = _joined(texts)
     if answer.is_error:
         raise McpRefused(text[:SAID] or "the tool failed and said nothing", "tool_error")
     if answer.structured_content is not None:
@@ -33,6 +33,15 @@ def plain(answer: CallToolResult) -> Json:
     if attachments:
         return {"text": text, "attachments": attachments}
     return _read(text)
+
+
+def text_of(answer: CallToolResult) -> str:
+    """All texts of an answer, without the colours of terminals."""
+    return _joined(_parts(answer)[0])
+
+
+def _joined(texts: list[str]) -> str:
+    return _ANSI.sub("", "\n".join(texts))
 
 
 def _read(text: str) -> Json:

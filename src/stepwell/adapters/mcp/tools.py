@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stepwell.adapters.mcp.failures import McpError, step_failure
+from stepwell.adapters.mcp import browser
+from stepwell.adapters.mcp.failures import McpConnectError, McpError, step_failure
 from stepwell.adapters.mcp.result import plain
 from stepwell.errors import StepFailed
 from stepwell.ports import Tool
@@ -88,8 +89,14 @@ class McpTools:
         scope = context.run_id if context.own_session else ""
         meta = _meta(context)
         try:
-            answer = await self._pool.call(server, tool, arguments, timeout=timeout, scope=scope, meta=meta)
-            return plain(answer)
+            answer, new = await self._pool.call(server, tool, arguments, timeout=timeout, scope=scope, meta=meta)
+            if not scope:
+                return plain(answer)
+            try:
+                return browser.seen(answer, tool, arguments, new=new)
+            except McpConnectError:  # nobody shall take this session for the run's
+                self._pool.discard(server, scope)
+                raise
         except McpError as error:
             raise step_failure(error, server, tool) from None
 
