@@ -80,7 +80,7 @@ async def test_what_a_call_gives(tool, given, result):
 )
 async def test_how_a_call_fails(tool, kind, said, detail):
     async with pool_of() as pool:
-        tools = McpTools([rude(env={"TOKEN": "tok-very-secret"})], pool)
+        tools = McpTools([rude(env={"TOKEN": "tok-very-secret"}, secrets=("tok-very-secret",))], pool)
         with pytest.raises(StepFailed, match=f"rude.{tool}") as caught:
             await tools.call(f"rude.{tool}", {}, context(2.0))
         assert (caught.value.kind, caught.value.detail) == (kind, detail)
@@ -113,7 +113,7 @@ def test_a_server_is_a_command_or_an_address_or_both(tmp_path):
     assert found["files"].env == {"TOKEN": "env-secret", "MODE": "quick"}
     assert found["web"].headers == {"Authorization": "Bearer file-secret"}
     assert (found["web"].timeout, found["web"].max_inflight) == (5.0, 2)
-    assert set(found["web"].secrets) == {"Bearer file-secret", "file-secret"}
+    assert (found["web"].secrets, found["files"].secrets) == (("file-secret",), ("env-secret",))
     assert found["browser"].command
     assert found["browser"].url
     assert "secret" not in repr(found)

@@ -66,6 +66,7 @@ class _Section:
         self._environ = environ
         self._root = root
         self._missing = ""
+        self._secrets: list[str] = []
 
     def server(self) -> McpServer:
         for key in self._section:
@@ -82,7 +83,7 @@ class _Section:
             except ValueError as error:
                 self._reading.refuse(("mcp", self._name, key), str(error), _HINTS[key], said=said)
         self._check(found)
-        return McpServer(self._name, folder=self._root, missing=self._missing, **found)
+        return McpServer(self._name, folder=self._root, missing=self._missing, secrets=tuple(self._secrets), **found)
 
     def _value(self, key: str, value: Json, *, written: bool) -> Json:
         """One setting; `written` says that it stands in the file. Raises ValueError."""
@@ -116,8 +117,10 @@ class _Section:
         if named := _NAMED.fullmatch(value):
             secret = self._secret(named["source"], named["rest"])
             return named["before"] + secret.reveal()
-        if written and _SECRET.search(name):
-            raise ValueError(f"the secret {name} is not written into stepwell.toml")
+        if _SECRET.search(name):
+            if written:
+                raise ValueError(f"the secret {name} is not written into stepwell.toml")
+            self._secrets.append(value)
         return value
 
     def _address(self, value: str, *, written: bool) -> str:
@@ -138,6 +141,8 @@ class _Section:
         else:
             secret = Secret.of_file(self._root / Path(rest).expanduser())
         self._missing = self._missing or secret.missing
+        if secret:
+            self._secrets.append(secret.reveal())
         return secret
 
     def _check(self, found: dict[str, Json]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from stepwell.engine.limit_settings import LimitSettings, limit_variables, limits_of
 from stepwell.engine.mcp_settings import mcp_variables, servers_of
+from stepwell.engine.secret import Secret
 from stepwell.engine.settings_models import EMBEDDED, ModelSettings, names_of, read_models
 from stepwell.engine.settings_models import known_variables as twins_of
 from stepwell.engine.settings_secrets import read_secrets
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stepwell.adapters.mcp.server import McpServer
-    from stepwell.engine.secret import Secret
 
 Json: TypeAlias = Any
 
@@ -89,6 +89,8 @@ class Settings:
     def keys(self) -> dict[str, Secret]:
         """Secrets of the settings that no workflow may name, by where they are said."""
         keys = {f"models.{name}.api_key": model.api_key for name, model in self.models.items() if model.api_key}
+        for name, server in self.mcp.items():
+            keys |= {f"mcp.{name}.{n}": Secret(value, f"mcp.{name}") for n, value in enumerate(server.secrets)}
         return keys | ({"limits.redis": self.limits.redis} if self.limits.redis else {})
 
 

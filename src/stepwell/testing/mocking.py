@@ -78,7 +78,9 @@ class Mocks:
         if not self._started:
             return changed
         known = AnyTools(ScriptedWorld(known=parts.tools))
-        return replace(changed, remembers={"mock": self.scripts}, tools=known, models=AnyModels(), vault=SCRIPTED, servers=None)
+        return replace(
+            changed, remembers={"mock": self.scripts}, tools=known, models=AnyModels(), vault=SCRIPTED, servers=None
+        )
 
     def use(self, engine: Engine) -> None:
         """The engine through which scripted people act."""

@@ -39,14 +39,10 @@ class McpServer:
     folder: Path | None = None
     timeout: float = 60.0
     max_inflight: int = 16
+    secrets: tuple[str, ...] = ()
+    """What no message may repeat, of env, headers and url."""
     missing: str = ""
     """Why a secret of it is not there; "" if all are."""
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """What no message may repeat."""
-        bearer = [value.partition(" ")[2] for value in self.headers.values()]
-        return tuple(value for value in (*self.env.values(), *self.headers.values(), *bearer) if len(value) > 3)
 
     def key(self) -> str:
         """Equal for servers that are reached alike; tells nothing of the secrets."""
