@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -140,20 +141,36 @@ def test_a_run_killed_in_the_middle_goes_on_and_repeats_nothing_finished(project
     assert len(refunds(project)) == 1
 
 
-def test_classification_is_right_on_eighteen_of_the_first_twenty_tickets(project):
-    rules = (EXAMPLE / "recipes" / "triage-classify.yaml").read_text("utf-8")
-    (project / "recipes").mkdir()
-    (project / "recipes" / "triage-classify.yaml").write_text(rules, "utf-8")
-    (project / "classify.yaml").write_text(
-        "workflow: classify-all\nsteps:\n"
-        "  - {id: each, type: loop, over: workflow_input.tickets, steps: [\n"
-        "      {id: classify, type: recipe, recipe: triage-classify, inputs: {ticket: '{{loop_item}}'}}]}\n",
-        "utf-8",
-    )
-    names = sorted(LABELS)
-    texts = [json.loads((TICKETS / name).read_text("utf-8"))["ticket"] for name in names]
-    (project / "tickets.json").write_text(json.dumps({"tickets": texts}), "utf-8")
-    last = json.loads(call("run", "classify.yaml", "--json", "--input", "tickets.json").splitlines()[-1])
-    right = [found["label"] == LABELS[name] for name, found in zip(names, last["output"], strict=True)]
-    assert sum(right[:20]) >= 18
-    assert sum(right) >= 22
+def test_the_table_holds_the_tickets_with_their_labels():
+    with (EXAMPLE / "tickets.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    texts = {name: json.loads((TICKETS / name).read_text("utf-8"))["ticket"] for name in LABELS}
+    assert {row["file"]: row["ticket"] for row in rows} == texts
+    assert {row["file"]: row["expected.label"] for row in rows} == LABELS
+
+
+def test_an_evaluation_scores_classification_by_embeddings_and_calls_chance_chance(project):
+    recipe = str(EXAMPLE / "recipes" / "triage-classify.yaml")
+    table = str(EXAMPLE / "tickets.csv")
+    found = json.loads(call("recipes", "eval", recipe, "--table", table, "--json", "--min-score", "0.88"))
+    [one] = found["candidates"]
+    assert found["complete"]
+    assert (one["ways"], one["input_tokens"], one["verdicts"]["error"]) == (["embeddings"], 0, 0)
+    assert sum(result["verdict"] == "right" for result in one["results"][:20]) >= 18
+    assert one["fields"]["label"]["right"] >= 22
+    assert sum(row["count"] for row in one["labels"]["label"]["confusion"]) == 25
+
+
+def test_the_embedded_generator_is_compared_with_embeddings_and_found_worse(project):
+    recipes = EXAMPLE / "recipes"
+    versions = [str(recipes / f"triage-classify{ending}.yaml") for ending in ("", "@generate")]
+    found = json.loads(
+        call("recipes", "eval", "triage-classify", "--table", str(EXAMPLE / "tickets.csv"), "--limit", "12", "--json",
+             *(part for version in versions for part in ("--version", version)))
+    )  # fmt: skip
+    first, second = found["candidates"]
+    assert (first["ways"], second["ways"]) == (["embeddings"], ["model"])
+    assert second["verdicts"]["invalid"] + second["verdicts"]["error"] == 0  # the grammar holds the labels
+    assert second["output_tokens"] > 0
+    assert first["score"] > second["score"]
+    assert found["comparisons"][0]["worse"] > found["comparisons"][0]["better"]

@@ -37,3 +37,12 @@ def test_an_example_is_in_the_list_of_examples_and_has_a_test_of_its_own(example
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/*.test.yaml")), ids=lambda file: file.parent.name)
 def test_an_examples_own_tests_pass_also_after_a_crash_at_any_point(file):
     call("test", str(file), "--crash")
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/recipes/*.yaml")), ids=lambda file: file.stem)
+def test_an_examples_recipes_are_right_and_pass_their_own_tests(file):
+    assert json.loads(call("validate", str(file), "--json")) == []
+    if "@" not in file.stem:  # another version, which an evaluation compares with the first
+        told = json.loads(call("recipes", "try", str(file), "--json"))
+        assert told["passed"] > 0

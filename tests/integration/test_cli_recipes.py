@@ -236,6 +236,18 @@ def test_a_step_that_names_a_missing_version_is_told_which_there_are(folder: Pat
     assert "recipe 'sort' has no version '3'; there is 2, 1" in refused
 
 
+def test_a_step_whose_recipe_is_wrong_or_missing_is_told_once_and_shortly(folder: Path) -> None:
+    edited(folder, "prompt:", "prmpt:")
+    (folder / "w.yaml").write_text(WORKFLOW.replace("SORT", "sort"), "utf-8")
+    found = [one for one in told("validate", "w.yaml", code=1) if one["severity"] == "error"]
+    assert len(found) == 1
+    assert "the recipe 'sort' is wrong: " in found[0]["message"]
+    assert found[0]["hint"].endswith("sort.yaml` lists its problems")
+    (folder / "w.yaml").write_text(WORKFLOW.replace("SORT", "srt"), "utf-8")
+    [one] = [one for one in told("validate", "w.yaml", code=1) if one["severity"] == "error"]
+    assert (one["message"], one["line"]) == ("there is no recipe 'srt'", 4)
+
+
 # ── validate ──
 
 
@@ -248,6 +260,9 @@ def test_validate_checks_recipes_and_their_tests(folder: Path) -> None:
     edited(folder, "model: {temperature: 0}", "model: {provider: nobody}", "other.yaml")
     found = call("validate", "recipes/other.yaml", code=1).stdout
     assert "call it sort.yaml" in found
+    edited(folder, "model: {temperature: 0}", "model: {provider: nobody}")
+    [one] = told("validate", "recipes/sort.yaml", code=1)
+    assert (one["code"], one["line"], "no model 'nobody'" in one["message"]) == ("model_unknown", 11, True)
 
 
 # ── try ──

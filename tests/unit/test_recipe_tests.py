@@ -123,3 +123,15 @@ def test_tests_are_not_part_of_what_a_recipe_is():
 )
 def test_outputs_are_held_against_what_is_expected_of_them(expected, found, fields):
     assert [part.field for part in unlike(expected, found)] == fields
+
+
+def test_labels_may_be_names_or_have_a_text_as_their_description():
+    head = "recipe: r\ntask: classify\nprompt: x\nlabels: "
+    listed = load_recipe_text(head + "[a, b]")
+    assert list(listed.labels) == ["a", "b"]
+    assert listed.digest == load_recipe_text(head + "{a: {}, b: {}}").digest
+    described = load_recipe_text(head + "{a: good, b: {description: bad}}")
+    assert [label.description for label in described.labels.values()] == ["good", "bad"]
+    for wrong_ones in ("[a, a]", "[1]", "{a: 3}", "[]"):
+        with pytest.raises(DefinitionError):
+            load_recipe_text(head + wrong_ones)

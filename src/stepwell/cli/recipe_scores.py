@@ -64,6 +64,10 @@ def _spent(spent: dict[str, Json], rows: int) -> Iterator[str]:
         cost += f" (known of {spent['priced']} rows)"
     free = not (spent["input_tokens"] or spent["output_tokens"])
     again = f", {spent['again']} asked again" if spent["again"] else ""
+    if spent["fell_back"]:
+        yield click.style(
+            f"{_rows(spent['fell_back'])} answered by a fallback model, not by the one asked", fg="yellow"
+        )
     models = ", ".join(spent["models"]) or "no model"
     ways = f" by {', '.join(spent['ways'])}" if spent["ways"] else ""
     yield f"{visible(models)}{ways}: " + ("no tokens" if free else f"{tokens}, {cost}") + again

@@ -85,12 +85,10 @@ def _problems(file: Path, tools: tuple[Path, ...]) -> list[Problem]:
         problems = error.problems
         loaded = unchecked(file)
     if loaded is not None and not wrong and asks_the_project(loaded):
-        told = {(problem.file, problem.line, problem.message) for problem in problems}
-        found = project_problems(file, loaded, tools)
-        problems = [*problems, *(one for one in found if not told & _same(one))]
+        problems = _together(problems, project_problems(file, loaded, tools))
         if any(problem.code in _PUBLISHED and problem.severity == "error" for problem in problems):
             again = published_problems(file, tools)
-            problems = problems if again is None else again
+            problems = problems if again is None else _together(*again)
     return [*wrong, *sorted(problems, key=lambda problem: (problem.file, problem.line, problem.column))]
 
 
@@ -104,6 +102,12 @@ def _problems_of_tests(file: Path) -> list[Problem]:
     except DefinitionError as error:
         return error.problems
     return []
+
+
+def _together(problems: list[Problem], of_project: list[Problem]) -> list[Problem]:
+    """What loading told, and what the project tells besides."""
+    told = {(problem.file, problem.line, problem.message) for problem in problems}
+    return [*problems, *(one for one in of_project if not told & _same(one))]
 
 
 def _same(problem: Problem) -> set[tuple[str, int, str]]:

@@ -86,26 +86,34 @@ def project_problems(file: Path, loaded: LoadedWorkflow, tools: Sequence[Path]) 
         return error.problems
 
 
-def published_problems(file: Path, tools: Sequence[Path]) -> list[Problem] | None:
-    """The same with what is published in the project's database besides; None where there is no database to ask."""
+def published_problems(file: Path, tools: Sequence[Path]) -> tuple[list[Problem], list[Problem]] | None:
+    """What loading tells and what its project tells, with what is published in the project's database besides.
+
+    None where there is no database to ask.
+    """
     from stepwell.cli.opening import NoDatabase, opened, run_async
     from stepwell.errors import DefinitionError, Unavailable
 
     start = file.resolve().parent
 
-    async def work() -> list[Problem]:
+    async def work() -> tuple[list[Problem], list[Problem]]:
         async with opened(start=start, tools=tools) as engine:
-            loaded = engine.load(file)
-            found = await engine.preflight(loaded, {})
+            loaded: LoadedWorkflow | None
+            try:
+                loaded = engine.load(file)
+                problems = list(loaded.warnings)
+            except DefinitionError as error:
+                problems, loaded = error.problems, unchecked(file)
+            found = await engine.preflight(loaded, {}) if loaded is not None else []
             known = bool(tools or engine.settings.tools)
-        return [*loaded.warnings, *(_told(problem) for problem in found if _counts(problem, known=known))]
+        return problems, [_told(problem) for problem in found if _counts(problem, known=known)]
 
     try:
         return run_async(work())
     except (NoDatabase, Unavailable):
         return None
     except DefinitionError as error:
-        return error.problems
+        return error.problems, []
 
 
 def _counts(problem: Problem, *, known: bool) -> bool:

@@ -39,6 +39,15 @@ def _model(value: Json) -> Json:
     return {"name": value} if isinstance(value, str) else value
 
 
+def _labels(value: Json) -> Json:
+    """Labels by name; a list of names, and a text as a description, are short for that."""
+    if isinstance(value, list) and all(isinstance(name, str) for name in value) and len({*value}) == len(value):
+        return {name: {} for name in value}
+    if isinstance(value, dict):
+        return {name: {"description": one} if isinstance(one, str) else one for name, one in value.items()}
+    return value
+
+
 def _text(value: Json) -> Json:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
@@ -67,7 +76,7 @@ class RecipeDefinition(BaseModel):
     prompt: Template | None = None
     input: dict[str, Json] = Field(default_factory=dict)
     output_schema: dict[str, Json] | None = None
-    labels: dict[str, Label] | None = None
+    labels: Annotated[dict[str, Label] | None, BeforeValidator(_labels)] = None
     model: Annotated[ModelChoice, BeforeValidator(_model)] = ModelChoice()
     knowledge: tuple[str, ...] = ()
     tests: tuple[RecipeTest, ...] = ()

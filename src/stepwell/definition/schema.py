@@ -86,6 +86,9 @@ def recipe_schema() -> Schema:
     properties = whole["properties"]
     properties["model"] = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/ModelChoice"}],
                            "description": "Which model answers: its name, or more about it."}  # fmt: skip
+    described = {"type": "object", "additionalProperties": {"anyOf": [{"$ref": "#/$defs/Label"}, {"type": "string"}]}}
+    listed = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+    properties["labels"] = {"anyOf": [described, listed], "description": "What `classify` may choose."}
     properties["version"]["type"] = ["string", "number"]
     properties["prompt"] = {"type": "string"}
     whole["required"] = [*whole["required"], "prompt"]

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 
 
-_OTHER_VERSION = "name one of these, or keep the other one as recipes/<id>@<version>.yaml or in the library"
-
-
 class Preflight:
     """The checks of one engine."""
 
@@ -121,8 +118,7 @@ class Preflight:
             try:
                 found = finder.find(recipe).definition
             except (NotFound, DefinitionError) as error:
-                other = "has no version" in str(error)
-                yield "recipe", str(error), _OTHER_VERSION if other else "put it into recipes/ beside the workflow"
+                yield "recipe", *_not_usable(recipe, error)
                 return
             model = getattr(step, "model", None) or found.model.model_dump(exclude_defaults=True) or None
             yield from self._model(model, found.task)
@@ -153,6 +149,22 @@ class Preflight:
         found.append(Problem("note", "knowledge", f"{len(documents)} documents"))
         found.append(_people_known(await parts.store.people.people("default")))
         return found
+
+
+def _not_usable(recipe: str, error: NotFound | DefinitionError) -> tuple[str, str]:
+    """Why a recipe cannot be called, and what helps."""
+    if isinstance(error, DefinitionError):
+        wrong = [problem for problem in error.problems if problem.severity == "error"]
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        first = str(wrong[0]).splitlines()[0]
+        return (
+            f"the recipe {recipe!r} is wrong: {first}{more}",
+            f"`stepwell validate {wrong[0].file}` lists its problems",
+        )
+    if "has no version" in str(error):
+        return str(error), "name one of these, or keep the other one as recipes/ID@VERSION.yaml or in the library"
+    message, _, hint = str(error).partition("; ")
+    return message, hint or "put it into recipes/ beside the workflow"
 
 
 def _people_known(people: Sequence[Person]) -> Problem:

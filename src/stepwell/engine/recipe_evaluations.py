@@ -169,6 +169,7 @@ class Evaluation:
             "priced": len(costs),
             "p50_seconds": percentile(answered, 0.5),
             "p95_seconds": percentile(answered, 0.95),
+            "fell_back": sum(bool(trial.usage.get("fell_back")) for trial in trials),
             "again": sum(max(0, trial.attempts - 1) for trial in trials),
             "models": sorted({str(trial.usage["model"]) for trial in trials if trial.usage.get("model")}),
             "ways": sorted({str(trial.usage["way"]) for trial in trials if trial.usage.get("way")}),

