@@ -35,6 +35,7 @@ _COMMANDS = {
     "workflows": ("stepwell.cli.workflows:workflows", "List, show, roll back and delete published workflows."),
     "kb": ("stepwell.cli.kb:kb", "Fill and search the knowledge base."),
     "recipes": ("stepwell.cli.recipes:recipes", "List the recipes that a workflow can use."),
+    "models": ("stepwell.cli.models:models", "See the models that workflows can name, and try one."),
     "tools": ("stepwell.cli.tools:tools", "List the tools that a workflow can call."),
     "kinds": ("stepwell.cli.kinds:kinds", "List the kinds of step, with their fields."),
     "schema": ("stepwell.cli.schema:schema", "The language as JSON Schema, for editors."),

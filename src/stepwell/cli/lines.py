@@ -95,7 +95,7 @@ def _facts(node: Node, now: float) -> Iterator[tuple[str, str]]:
     if node.note:
         yield visible(node.note), "dim"
     if node.meta:
-        yield from _spent(node.meta)
+        yield from spent_texts(node.meta)
 
 
 def _last_words(said: str) -> str:
@@ -116,12 +116,22 @@ def _ended(node: Node, style: str) -> Iterator[tuple[str, str]]:
         yield "undone", style
 
 
-def _spent(meta: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+def spent_texts(meta: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """The tokens that were taken and what they cost, each with its style."""
     tokens = (meta.get("input_tokens") or 0) + (meta.get("output_tokens") or 0)
     if tokens:
         yield f"{tokens} tokens", "dim"
-    if meta.get("cost_usd"):
-        yield f"${meta['cost_usd']:.4f}", "dim"
+        yield money_text(meta), "dim"
+    if fell := meta.get("fell_back"):
+        yield f"not {', '.join(visible(one['model']) for one in fell)}: {visible(fell[0]['kind'])}", "yellow"
+
+
+def money_text(meta: Mapping[str, Json]) -> str:
+    """What tokens cost, as far as it is known."""
+    cost, unknown = meta.get("cost_usd"), meta.get("tokens_without_price")
+    if cost is None:
+        return "price unknown"
+    return f"${cost:.4f}" + (f" and {unknown} tokens of unknown price" if unknown else "")
 
 
 def error_text(error: Mapping[str, Json]) -> str:

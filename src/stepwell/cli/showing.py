@@ -11,6 +11,7 @@ import click
 from stepwell.cli import exits
 from stepwell.cli.aftermath import is_in_doubt, return_lines
 from stepwell.cli.follow import Ending, tell_ending
+from stepwell.cli.lines import spent_texts
 from stepwell.cli.program import program
 from stepwell.cli.progress import Progress, by_text
 from stepwell.cli.screen import PlainScreen, still
@@ -35,6 +36,7 @@ def print_run(tree: RunTree, *, columns: int, tail: str = "", whole: bool = Fals
     if run.ended:
         facts.append(f"ended {instant(run.ended)}")
     facts.append(f"active {duration(run.active)}")
+    facts += [text for text, _ in spent_texts(run.usage)]
     click.echo(click.style("  ".join(facts), dim=True))
     for line in return_lines(tree):
         click.echo(line)

@@ -43,6 +43,8 @@ class Usage:
     cost_usd: float | None = None
     repairs: int = 0
     cached_tokens: int = 0
+    unpriced: int = 0
+    """Tokens whose price nobody knows."""
     fell_back: list[dict[str, Json]] = field(default_factory=list)
     """Models that did not answer, and why."""
     queued: float = 0.0
@@ -56,6 +58,8 @@ class Usage:
         self.cached_tokens += reply.cached_tokens
         if reply.cost_usd is not None:
             self.cost_usd = (self.cost_usd or 0.0) + reply.cost_usd
+        else:
+            self.unpriced += reply.input_tokens + reply.output_tokens
 
     def meta(self) -> dict[str, Json]:
         facts: dict[str, Json] = {
@@ -69,6 +73,8 @@ class Usage:
             facts["finish_reason"] = self.finish_reason
         if self.cost_usd is not None:
             facts["cost_usd"] = self.cost_usd
+            if self.unpriced:
+                facts["tokens_without_price"] = self.unpriced
         if self.cached_tokens:
             facts["cached_tokens"] = self.cached_tokens
         if self.fell_back:

@@ -21,6 +21,7 @@ from stepwell.engine.deciding import Deciding
 from stepwell.engine.events import Event, Listeners
 from stepwell.engine.fresh import lane_of, new_id
 from stepwell.engine.incidents import Incidents
+from stepwell.engine.model_list import ModelList
 from stepwell.engine.people import People, Who
 from stepwell.engine.preflight import Preflight
 from stepwell.engine.recipes import Recipes
@@ -88,6 +89,7 @@ class Engine:
         self.approvals = Deciding(parts.store, ACCOUNT, self._now)
         self.incidents = Incidents(parts.store, self.people, self._now, lambda run: self._world_of(run).tools)
         self.reruns = Reruns(parts.store, self._bundles, self.people, self._now)
+        self.models = ModelList(settings, parts.models, ACCOUNT)
         self.versions = Versions(parts, self._bundles, self._preflight, self.people, self._now)
         self.recipes = Recipes(parts, self.people, self._now, settings.root)
 

@@ -60,6 +60,10 @@ class ModelPerformer:
             problems.append(self._models.unknown(self._models.default))
         return problems
 
+    def model(self, name: str) -> LanguageModel | None:
+        """The model of that name in the settings."""
+        return self._models.by_name.get(name)
+
     def problems_with(self, model: Json, task: str = "generate") -> list[Problem]:
         """What stands in the way of one step's call, for preflight: an unknown model or something not installed.
 

@@ -45,3 +45,16 @@ class Performed:
 
 
 Performer: TypeAlias = Callable[[Effect, CallContext], Awaitable[Performed]]
+
+
+SUMMED = ("input_tokens", "output_tokens", "cached_tokens", "cost_usd", "tokens_without_price")
+"""What is summed of the attempts of a run."""
+
+
+def spent(meta: dict[str, Json]) -> dict[str, Json]:
+    """What one attempt took, to be summed; tokens whose price nobody knows are told apart, for a sum hides them."""
+    found = {name: meta[name] for name in SUMMED if meta.get(name)}
+    tokens = (meta.get("input_tokens") or 0) + (meta.get("output_tokens") or 0)
+    if tokens and meta.get("cost_usd") is None:
+        found["tokens_without_price"] = tokens
+    return found

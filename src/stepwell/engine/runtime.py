@@ -17,7 +17,7 @@ from stepwell.engine.clock import SYSTEM, steady
 from stepwell.engine.events import Event, told_by
 from stepwell.engine.flight import Flights
 from stepwell.engine.ledger import Ledger
-from stepwell.engine.performer import CallContext, Performer
+from stepwell.engine.performer import CallContext, Performer, spent
 from stepwell.engine.telling import Telling
 from stepwell.engine.vault import NO_VAULT, Vault
 from stepwell.engine.waiting import Waiting, parked
@@ -261,9 +261,8 @@ class LiveRuntime:
         await self._flights.land(grace)
 
     def _count(self, meta: dict[str, Json] | None) -> None:
-        for name in ("input_tokens", "output_tokens", "cost_usd"):
-            if meta and meta.get(name):
-                self.usage[name] = self.usage.get(name, 0) + meta[name]
+        for name, value in spent(meta or {}).items():
+            self.usage[name] = self.usage.get(name, 0) + value
 
     # ── waiting ──
 

@@ -33,7 +33,7 @@ SHOWN = 50_000
 """Characters of a tool's result that the model is shown; the journal keeps the whole."""
 _STOPS = frozenset({"in_doubt", "budget_exceeded", "depth_exceeded"})
 """Failures of a tool that are not the model's to deal with."""
-_SUMMED = ("input_tokens", "output_tokens", "cost_usd", "repairs", "cached_tokens")
+_SUMMED = ("input_tokens", "output_tokens", "cost_usd", "repairs", "cached_tokens", "tokens_without_price")
 
 
 async def run_agent(step: Action, scope: Scope, *, max_turns: int) -> Outcome:

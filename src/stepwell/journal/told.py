@@ -113,6 +113,7 @@ class Told:
                 "ended_at": instant(body.ended),
                 "error": body.error,
                 "retry_at": instant(body.retry_at),
+                **_usage(body),
             }
         end = self.end
         if end is not None and end.attempts and end.attempts not in self.failed:
@@ -125,12 +126,23 @@ class Told:
                 "ended_at": instant(self.ended),
                 "error": end.error,
                 "retry_at": None,
+                **_usage(end),
             }
 
     def _bodies(self) -> Iterable[Body]:
         for body in (self.end, self.begin, *(body for _, body in sorted(self.failed.items()))):
             if body is not None:
                 yield body
+
+
+def _usage(body: Body) -> dict[str, Json]:
+    """What an attempt took of a model, if it asked one: an unknown cost is null."""
+    meta = body.meta or {}
+    if meta.get("input_tokens") is None:
+        return {}
+    words = ("model", "input_tokens", "output_tokens", "cached_tokens", "tokens_without_price", "fell_back")
+    usage = {word: meta[word] for word in words if meta.get(word) is not None}
+    return {"usage": usage | {"cost_usd": meta.get("cost_usd")}}
 
 
 def tell(entries: Iterable[Entry], fetch: Callable[[str], bytes] | None = None) -> dict[str, Told]:

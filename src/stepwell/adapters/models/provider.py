@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from urllib.parse import urlsplit
 
 from stepwell.adapters.errors import classify
-from stepwell.adapters.models.conversation import ToolNames, Way, messages, parameters, reply
+from stepwell.adapters.models.conversation import ToolNames, Way, listed_price, messages, parameters, reply
 from stepwell.adapters.models.stream import MISSHAPEN, broken_off, has_ended, streamed
 from stepwell.errors import Problem, StepFailed
 from stepwell.ports import ModelReply, ModelRequest
@@ -136,6 +136,10 @@ class ProviderModel(ABC):
             hint = f'set api_key = "env:{variable}" under [models.{self.name}]'
             problems.append(Problem("error", "model_key", f"model {self.name} has no key", hint))
         return problems
+
+    async def known_price(self) -> Price | None:
+        """What its tokens cost: as the settings say, else as the list that comes with the library says."""
+        return self.price or listed_price(await self._connected(""))
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """One answer. Raises StepFailed, classified, with the HTTP status in `detail["status"]` where there was one."""
