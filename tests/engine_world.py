@@ -20,6 +20,7 @@ from stepwell.engine.tool_performer import ToolPerformer
 from stepwell.interpreter.effect import ModelCall, ToolCall
 from stepwell.kinds import discover
 from stepwell.ports import RunStore, Wait
+from stepwell.stores.knowledge_memory import MemoryKnowledge
 from stepwell.stores.memory import MemoryLibrary, MemoryRunStore
 from stepwell.testing.scripted import ScriptedTools
 from stepwell.testing.scripted_world import AnyModels
@@ -48,7 +49,7 @@ async def engine_with(
     world = World(store, performers, tools, Listeners())
     library = MemoryLibrary(store) if isinstance(store, MemoryRunStore) else None
     asked = AnyModels() if models else None
-    parts = Parts(store, world, tools, None, library=library, models=asked)  # type: ignore[arg-type]
+    parts = Parts(store, world, tools, MemoryKnowledge(), library=library, models=asked)
     engine = Engine(parts, SimpleNamespace(root=Path("/")), serves=serves)  # type: ignore[arg-type]
     await engine.open()
     try:

@@ -22,6 +22,7 @@ from stepwell.engine.tool_performer import ToolPerformer
 from stepwell.errors import AlreadyDecided, Forbidden, Gone, InputError, NotFound
 from stepwell.interpreter.effect import ToolCall
 from stepwell.ports import Person, RunStore
+from stepwell.stores.knowledge_memory import MemoryKnowledge
 from stepwell.stores.memory import MemoryRunStore
 from stepwell.stores.sqlite import SqliteRunStore
 from stepwell.testing.scripted import ScriptedTools
@@ -57,7 +58,7 @@ class Office:
         self.store = store
         world = World(store, {ToolCall: ToolPerformer(tools)}, tools, Listeners(), clock=clock)
         settings: Any = SimpleNamespace(root=Path("/"))
-        self.engine = Engine(Parts(store, world, tools, None), settings, serves=False)  # type: ignore[arg-type]
+        self.engine = Engine(Parts(store, world, tools, MemoryKnowledge()), settings, serves=False)  # type: ignore[arg-type]
 
     async def start(self, steps: Any, value: Any = None, by: str = "eve") -> str:
         run = await self.engine.start(workflow(steps) if isinstance(steps, list) else steps, value or {}, requester=by)

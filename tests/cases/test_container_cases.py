@@ -24,6 +24,7 @@ from stepwell.engine.tool_performer import ToolPerformer
 from stepwell.errors import DefinitionError, Gone, StepFailed
 from stepwell.interpreter.effect import ToolCall
 from stepwell.library.workflows import workflow_file
+from stepwell.stores.knowledge_memory import MemoryKnowledge
 from stepwell.stores.memory import MemoryRunStore
 from stepwell.testing.scripted import ScriptedTools
 
@@ -136,7 +137,7 @@ def project(folder: Path, **workflows: Json) -> None:
 def engine_at(tools: ScriptedTools, *, serves: bool = True, store: Any = None) -> Engine:
     store = store or MemoryRunStore()
     world = World(store, {ToolCall: ToolPerformer(tools)}, tools, Listeners())
-    parts = Parts(store, world, tools, None, workflow_file=workflow_file)  # type: ignore[arg-type]
+    parts = Parts(store, world, tools, MemoryKnowledge(), workflow_file=workflow_file)
     return Engine(parts, SimpleNamespace(root=Path("/")), serves=serves)  # type: ignore[arg-type]
 
 

@@ -85,11 +85,27 @@ def _print_step(step: StepRecord, key: str) -> None:
         click.echo(f"  attempt {log['number']}  {log['status']}  {log['started_at']}{error}")
     for turn in step.turns:
         _print_turn(turn)
+    _print_sources(step.meta or {})
     why = step.skip_reason
     for name, value in (("input", step.input), ("output", step.output), ("error", step.error), ("why", why)):
         if value is not None:
             lines = visible_lines(json_text(value, indent=2))
             click.echo("\n".join([f"  {name}: {lines[0]}", *(f"    {line}" for line in lines[1:])]))
+
+
+def _print_sources(meta: dict[str, Json]) -> None:
+    """What the model was given from the knowledge base, and what it cited that was not there."""
+    if (sources := meta.get("sources")) is None:
+        return
+    searched = ", ".join(name for names in meta.get("searched", {}).values() for name in names)
+    found = f"{len(sources)} sources" if sources else "no sources found"
+    click.echo(f"  {found} in {visible(searched)}")
+    for one in sources:
+        page = f", page {one['page']}" if one.get("page") else ""
+        heading = f"  {visible(one['heading'])}" if one["heading"] else ""
+        click.echo(f"    [{one['n']}] {visible(one['document'])}@{one['version']}{heading}{page}  {one['score']:.2f}")
+    if invented := meta.get("invented"):
+        click.echo(f"  cited and not there, so taken out: {visible(', '.join(invented))}")
 
 
 def _print_turn(turn: dict[str, Json]) -> None:

@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from stepwell.definition.canonical import digest_of
 from stepwell.definition.fields import Template, WorkflowId
+from stepwell.definition.retrieval import text_answer
 
 Json = Any
 Schema = dict[str, Any]
@@ -113,7 +114,7 @@ def output_schema_of(recipe: RecipeDefinition) -> Schema:
         case "extract_summary":
             return _record({"text": {"type": "string"}, "sentences": {"type": "array", "items": {"type": "string"}}})
         case "generate":
-            return _record({"text": {"type": "string"}})
+            return text_answer(cited=bool(recipe.knowledge))
 
 
 def _record(properties: dict[str, Json]) -> Schema:

@@ -18,6 +18,7 @@ from stepwell.adapters.models.limited import Limited
 from stepwell.adapters.models.openai_compatible import OpenAICompatible
 from stepwell.adapters.models.provider import ProviderModel
 from stepwell.adapters.python_tools import PythonTools
+from stepwell.engine.context import InformedModels
 from stepwell.engine.events import Listeners
 from stepwell.engine.knowledge_performer import KnowledgePerformer
 from stepwell.engine.model_performer import ModelPerformer
@@ -91,6 +92,7 @@ class Worlds:
         closing: list[Callable[[], Any]],
     ) -> None:
         self._store = store
+        self._knowledge = knowledge
         self._searching = KnowledgePerformer(knowledge)
         self._embedder = embedder
         self._limiter = limiter
@@ -115,7 +117,7 @@ class Worlds:
 
     def world(self, tools: Toolbox, models: ModelPerformer, vault: Vault) -> World:
         performers: dict[type[Effect], Performer] = {
-            ModelCall: models,
+            ModelCall: InformedModels(models, self._knowledge),
             ToolCall: ToolPerformer(tools),
             KnowledgeRead: self._searching,
             KnowledgeWrite: self._searching,

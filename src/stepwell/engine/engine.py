@@ -154,6 +154,7 @@ class Engine:
                 "tools": [str(file) for file in self._parts.tool_files],
                 "root": str(self.settings.root),
                 "chain": chain,
+                **await self._preflight.retrieval.pins(loaded),
                 **self._parts.remembers,
             },
             idempotency_key=idempotency_key,

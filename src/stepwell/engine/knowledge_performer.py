@@ -43,6 +43,8 @@ class KnowledgePerformer:
                 "score": passage.score,
                 "collection": passage.collection,
                 "version": passage.version,
+                "heading": passage.heading,
+                "page": passage.page,
             }
             for passage in found
         ]

@@ -71,6 +71,8 @@ class Parts:
     limiter: Limiter | None = None
     vault: Vault = NO_VAULT
     """The secrets that workflows may name."""
+    retrieves: bool = True
+    """Whether models are given sources of the knowledge base; where they are scripted, nothing is looked for."""
     library: Library | None = None
     account: str = "default"
     """Whose library it is."""

@@ -28,6 +28,8 @@ class CallContext:
     timeout: float
     requester: str = ""
     workflow: str = ""
+    knowledge: dict[str, Json] | None = None
+    """What names of `knowledge` and departments meant when the run started (`engine/retrieval.py`)."""
     on_text: Callable[[str], None] | None = None
     """Told each piece of a model's text as it comes, if somebody listens."""
 

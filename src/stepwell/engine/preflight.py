@@ -13,6 +13,7 @@ from stepwell.definition.schemas import problems_of, with_defaults
 from stepwell.definition.step import Location, NoRecipes, Step
 from stepwell.definition.suggest import did_you_mean
 from stepwell.engine.deciders import undecidable
+from stepwell.engine.retrieval import Retrieval
 from stepwell.engine.tool_checks import servers_wanted, tool_problems
 from stepwell.errors import DefinitionError, NotFound, Problem
 
@@ -31,6 +32,7 @@ class Preflight:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self.retrieval = Retrieval(parts)
         self._passed: LoadedWorkflow | None = None
         """The workflow whose steps were found right last, as it was loaded."""
         self._unreachable: dict[str, str] = {}
@@ -53,6 +55,8 @@ class Preflight:
             people = await self._parts.store.people.people(self._parts.account)
             for one in (loaded, *self._parts.called_by(loaded)):
                 problems += self._told(one, lambda step: undecidable(step, people, requester))
+        if not any(problem.severity == "error" for problem in problems):
+            problems += await self.retrieval.check(loaded)
         return filled, problems
 
     async def _reach(self, loaded: LoadedWorkflow) -> None:

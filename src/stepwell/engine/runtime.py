@@ -238,6 +238,7 @@ class LiveRuntime:
             requester=self._run.requester,
             workflow=self._run.workflow,
             on_text=telling,
+            knowledge=self._run.project.get("knowledge"),
         )
         self._arm()
         chained, asked = CHAIN.set(self._chain), REQUESTER.set(self._run.requester)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = Any
 
-_OF_THE_DAY = ("tool", "model", "approvers")
+_OF_THE_DAY = ("tool", "model", "approvers", "knowledge")
 """Problems with these codes are those of who and what is here today, not of what is published."""
 
 

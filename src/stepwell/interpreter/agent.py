@@ -94,8 +94,8 @@ class _Conversation:
         base = self._base
         asked = ModelCall(
             base.prompt, base.system, base.task, base.model, base.schema, knowledge=base.knowledge,
-            temperature=base.temperature, max_tokens=base.max_tokens, tools=base.tools, offers=told,
-            turns=tuple(self._turns),
+            department=base.department, temperature=base.temperature, max_tokens=base.max_tokens, tools=base.tools,
+            offers=told, turns=tuple(self._turns),
         )  # fmt: skip
         here = self._scope.part(paths.turn(self._scope.path, self.length))
         outcome = await _once(asked, self._scope, here, f"turn {self.length}")

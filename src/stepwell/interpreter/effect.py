@@ -83,6 +83,8 @@ class ModelCall(Effect):
     labels: Json = None
     inputs: Json = None
     knowledge: tuple[str, ...] = ()
+    department: str = ""
+    """Whose collections are meant besides; the workflow says it, it is no argument of the step."""
     temperature: float | None = None
     max_tokens: int | None = None
     recipe: str = ""

@@ -30,11 +30,15 @@ class PinnedRecipe:
         inputs: dict[str, Json],
         *,
         model: Json = None,
-        knowledge: tuple[str, ...] = (),
+        sources: tuple[tuple[str, ...], str] = ((), ""),
         schema: dict[str, Json] | None = None,
     ) -> ModelCall:
-        """The question with its inputs put in. Raises StepFailed when they do not fit the recipe's input schema."""
+        """The question with its inputs put in; `sources` are the names of `knowledge`, and the department.
+
+        Raises StepFailed when they do not fit the recipe's input schema.
+        """
         recipe = self.definition
+        knowledge, department = sources if recipe.task == "generate" else ((), "")
         filled = self._filled(inputs)
         context = {"input": filled, "workflow_input": filled}
         choice = recipe.model
@@ -46,7 +50,8 @@ class PinnedRecipe:
             schema=schema or recipe.output_schema,
             labels={name: label.model_dump() for name, label in recipe.labels.items()} if recipe.labels else None,
             inputs=filled,
-            knowledge=knowledge or recipe.knowledge,
+            knowledge=knowledge,
+            department=department,
             temperature=choice.temperature,
             max_tokens=choice.max_tokens,
             recipe=f"{recipe.recipe}@{recipe.version}",

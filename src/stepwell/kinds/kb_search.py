@@ -25,6 +25,10 @@ PASSAGES: Schema = {
                     "text": {"type": "string"},
                     "document": {"type": "string"},
                     "score": {"type": "number"},
+                    "collection": {"type": "string"},
+                    "version": {"type": "integer"},
+                    "heading": {"type": "string"},
+                    "page": {"type": "integer"},
                 },
                 "required": ["text", "document", "score"],
             },
@@ -35,7 +39,7 @@ PASSAGES: Schema = {
 
 
 class KbSearch(Action):
-    """Searches collections and documents; the output is `{passages: [{text, document, score}]}`."""
+    """Searches collections and documents; the output is `{passages: [{text, document, score, …}]}`."""
 
     type: Literal["kb_search"]
     query: Template

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from stepwell.definition.fields import Json, Template
+from stepwell.definition.retrieval import names_for, text_answer
 from stepwell.definition.step import Recipes, Schema
 from stepwell.interpreter.agent import run_agent
 from stepwell.interpreter.effect import Effect, ModelCall
@@ -16,22 +17,19 @@ if TYPE_CHECKING:
     from stepwell.interpreter.scope import Scope
     from stepwell.journal.entry import Outcome
 
-TEXT_ANSWER: Schema = {
-    "type": "object",
-    "properties": {"text": {"type": "string"}},
-    "required": ["text"],
-    "additionalProperties": False,
-}
-
 
 class LlmCall(Action):
-    """Asks a model; the output is the parsed answer, or `{text}` without an `output_schema`."""
+    """Asks a model; the output is the parsed answer, or `{text}` without an `output_schema`.
+
+    With `knowledge`, `{text, citations}`.
+    """
 
     type: Literal["llm_call"]
     prompt: Template
     system: Template | None = None
     model: str | dict[str, Json] | None = None
-    knowledge: tuple[str, ...] = ()
+    knowledge: tuple[str, ...] | None = None
+    """Collections and documents besides those of the workflow; none at all if it is an empty list."""
     temperature: float | None = Field(None, ge=0, le=2)
     max_tokens: int | None = Field(None, ge=1)
     tools: tuple[str, ...] = ()
@@ -41,15 +39,17 @@ class LlmCall(Action):
 
     def shape(self, recipes: Recipes) -> Schema | None:
         del recipes
-        return self.output_schema or TEXT_ANSWER
+        return self.output_schema or text_answer(cited=bool(self.knowledge))
 
     def effect(self, scope: Scope) -> Effect:
+        knowledge, department = names_for(self.knowledge, (), scope.definition.plan.workflow)
         return ModelCall(
             prompt=scope.text(self.prompt),
             system=scope.text(self.system) if self.system else "",
             model=self.model,
             schema=self.output_schema,
-            knowledge=self.knowledge,
+            knowledge=knowledge,
+            department=department,
             temperature=self.temperature,
             max_tokens=self.max_tokens,
             tools=self.tools,

@@ -78,9 +78,8 @@ class Mocks:
         if not self._started:
             return changed
         known = AnyTools(ScriptedWorld(known=parts.tools))
-        return replace(
-            changed, remembers={"mock": self.scripts}, tools=known, models=AnyModels(), vault=SCRIPTED, servers=None
-        )
+        scripted = replace(changed, tools=known, models=AnyModels(), vault=SCRIPTED, servers=None, retrieves=False)
+        return replace(scripted, remembers={"mock": self.scripts})
 
     def use(self, engine: Engine) -> None:
         """The engine through which scripted people act."""

@@ -101,6 +101,7 @@ def _parts(store: Any, world: ScriptedWorld, clock: VirtualClock, settings: Sett
         recipes_beside=lambda path: FileRecipes(path, settings.recipes),
         workflow_file=lambda name, beside: workflow_file(name, beside, settings.workflows),
         models=AnyModels(),
+        retrieves=False,
         rhythm=RHYTHM,
     )
 

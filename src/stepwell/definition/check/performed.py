@@ -9,7 +9,7 @@ from stepwell.definition.report import Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepwell.definition.check.survey import StepSite, Survey
+    from stepwell.definition.check.survey import Survey
     from stepwell.definition.step import Location
     from stepwell.definition.workflow import Workflow
 
@@ -22,17 +22,10 @@ def check_performed(survey: Survey) -> Iterator[Finding]:
             continue
         for where, what in site.step.unperformed():
             yield _refusal((*site.where, *where), what)
-        yield from _step(site)
 
 
 def _refusal(where: Location, what: str, hint: str = "") -> Finding:
     return Finding("not_performed", f"not performed by this version: {what}", where, hint)
-
-
-def _step(site: StepSite) -> Iterator[Finding]:
-    step, where = site.step, site.where
-    if getattr(step, "knowledge", None):
-        yield _refusal((*where, "knowledge"), "automatic `knowledge`", "use a kb_search step and its passages")
 
 
 def _workflow(workflow: Workflow) -> Iterator[Finding]:
@@ -40,5 +33,3 @@ def _workflow(workflow: Workflow) -> Iterator[Finding]:
         yield _refusal(("budget",), "`budget`")
     if workflow.deliver:
         yield _refusal(("deliver",), "`deliver`")
-    if workflow.knowledge:
-        yield _refusal(("knowledge",), "automatic `knowledge`", "use a kb_search step and its passages")

@@ -57,7 +57,7 @@ class Views:
         self.lenient = survey.workflow.templates == "lenient"
         self.known = dict.fromkeys(site.step.id for site in survey.steps).keys()
         self._aside = survey.aside
-        self._shapes = Shapes(recipes, survey.parsed.suspects)
+        self._shapes = Shapes(survey.workflow, recipes, survey.parsed.suspects)
         self._frames = frames(survey)
         self._places: dict[int, _Place] = {}
         self._sights: dict[int, _Sight] = {}

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stepwell.definition.graph import Order, named_fallbacks, returns, sorted_order, upstream
+from stepwell.definition.retrieval import shape_within
 from stepwell.expressions import StepShape
 
 if TYPE_CHECKING:
     from stepwell.definition.check.survey import BlockSite, StepSite, Survey
     from stepwell.definition.step import Recipes, Schema, Step
+    from stepwell.definition.workflow import Workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,8 @@ class Common(Mapping[str, StepShape]):
 class Shapes:
     """The schemas of the outputs of steps, each worked out when it is first asked for."""
 
-    def __init__(self, recipes: Recipes, suspects: frozenset[str]) -> None:
+    def __init__(self, workflow: Workflow, recipes: Recipes, suspects: frozenset[str]) -> None:
+        self._workflow = workflow
         self._recipes = recipes
         self._known: dict[int, Schema | None] = {}
         self.suspects = suspects
@@ -184,12 +187,15 @@ class Shapes:
             waiting += fresh.values()
         known: list[Schema] = []
         for one in reached.values():
-            shape = None if one.broken else _tolerant(one.step, one.step.shape(self._recipes))
+            shape = None if one.broken else _tolerant(one.step, self._shape(one.step))
             if shape is None or (len(reached) > 1 and "$ref" in str(shape)):
                 return None
             if shape not in known:
                 known.append(shape)
         return {"anyOf": known} if len(known) > 1 else known[0]
+
+    def _shape(self, step: Step) -> Schema | None:
+        return shape_within(step, step.shape(self._recipes), self._workflow)
 
 
 def _fallbacks(site: StepSite) -> Iterator[StepSite]:
