@@ -30,15 +30,17 @@ class PinnedRecipe:
         inputs: dict[str, Json],
         *,
         model: Json = None,
-        sources: tuple[tuple[str, ...], str] = ((), ""),
+        sources: tuple[tuple[str, ...], str] | None = None,
         schema: dict[str, Json] | None = None,
     ) -> ModelCall:
-        """The question with its inputs put in; `sources` are the names of `knowledge`, and the department.
+        """The question with its inputs put in; `sources` are names of `knowledge` and the department, else its own.
 
         Raises StepFailed when they do not fit the recipe's input schema.
         """
         recipe = self.definition
-        knowledge, department = sources if recipe.task == "generate" else ((), "")
+        knowledge, department = sources or (recipe.knowledge, "")
+        if recipe.task != "generate":
+            knowledge, department = (), ""
         filled = self._filled(inputs)
         context = {"input": filled, "workflow_input": filled}
         choice = recipe.model
