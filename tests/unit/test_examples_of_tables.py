@@ -97,6 +97,7 @@ def test_texts_that_look_like_numbers_stay_texts(table):
         ("t.csv", b"a\n\xff\n", 0, "not UTF-8: byte 2"),
         ("t.xlsx", "x", 0, "ends in '.xlsx'"),
         ("t.jsonl", '{"a": 1}\n{"a": }\n', 2, "this is not JSON"),
+        ("t.jsonl", '{"a": NaN}\n', 1, "NaN is no JSON value"),
         ("t.jsonl", '{"a": 1}\n[1]\n', 2, "a row is an object, this is a list"),
         ("t.json", '{"a": 1}', 1, "a table is a list of objects"),
         ("t.yaml", "- a: 1\n- b\n", 2, "a row is an object"),

@@ -114,7 +114,7 @@ class Preflight:
                     f"no tool {name!r} is registered",
                     did_you_mean(name, known) or "name its file with --tools",
                 )
-        if step.type == "recipe" and isinstance(recipe, str):
+        if step.type == "recipe" and isinstance(recipe, str) and recipe.partition("@")[0]:
             finder = parts.finder(loaded.file)
             if isinstance(finder, NoRecipes):
                 yield "recipe", f"there is no recipe {recipe!r}", "put it into recipes/ beside the workflow"

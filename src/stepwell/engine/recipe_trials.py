@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from stepwell.definition.expectation import Unlike, unlike
 from stepwell.definition.policy import RetryPolicy
 from stepwell.engine.performer import CallContext
-from stepwell.errors import StepFailed
+from stepwell.errors import StepFailed, Unavailable
 from stepwell.interpreter import backoff
 from stepwell.interpreter.effect import ModelCall
 from stepwell.interpreter.recipes import PinnedRecipe
@@ -155,6 +155,8 @@ class _Asked:
                 performed = await self._performer(self._effect, self._context(number))
             except StepFailed as failed:
                 failure = failed
+            except Unavailable as gone:
+                failure = StepFailed("connection_error", str(gone))
             seconds = time.perf_counter() - begun
             if failure is None and performed is not None:
                 self._add(performed.meta)

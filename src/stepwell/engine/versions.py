@@ -224,7 +224,7 @@ def _recipes(bundle: dict[str, Json]) -> Sequence[PublishedRecipe]:
     found = []
     for data in bundle["recipes"].values():
         body = encode(data)
-        found.append(PublishedRecipe(data["recipe"], str(data.get("version", "")), sha256(body).hexdigest(), body))
+        found.append(PublishedRecipe(data["recipe"], str(data.get("version", "1")), sha256(body).hexdigest(), body))
     return found
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from stepwell.definition import json_text, yaml_text
 from stepwell.definition.positions import plain
@@ -126,7 +126,7 @@ def _json_lines(file: Path, text: str) -> Table:
         if not written.strip():
             continue
         try:
-            value = json.loads(written)
+            value = json.loads(written, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             said = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
             column = error.colno if isinstance(error, json.JSONDecodeError) else 1
@@ -137,6 +137,10 @@ def _json_lines(file: Path, text: str) -> Table:
         else:
             problems.append(_no_row(file, line, value))
     return _of_objects(file, rows, problems)
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON value")
 
 
 def _document(file: Path, text: str) -> Table:
