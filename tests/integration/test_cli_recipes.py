@@ -380,6 +380,13 @@ def test_eval_exits_by_the_least_score_and_writes_its_results(folder: Path) -> N
     assert "wrong.csv:2:1" in call("recipes", "eval", "sort", "--table", "wrong.csv", code=2).stderr
 
 
+def test_eval_tells_of_rows_that_are_there_more_than_once(folder: Path) -> None:
+    (folder / "same.csv").write_text("ticket,expected.amount\n" + "refund 1,1\n" * 3, "utf-8")
+    assert told("recipes", "eval", "sort", "--table", "same.csv")["repeated"] == 2
+    assert "2 rows are there more than once" in call("recipes", "eval", "sort", "--table", "same.csv").stdout
+    assert "more than once" not in call("recipes", "eval", "sort", "--table", "table.csv", "--limit", "2").stdout
+
+
 def test_eval_asks_again_what_can_pass_by_itself(folder: Path, provider: Served) -> None:
     seen: list[str] = []
 

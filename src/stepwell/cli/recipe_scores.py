@@ -27,6 +27,9 @@ def report(found: Evaluation, *, unused: Sequence[str] = (), show_all: bool = Fa
     lines = []
     if not found.complete:
         lines.append(f"interrupted: {found.done} of {len(found.examples)} rows were answered; this is what there is")
+    if found.repeated:
+        said = f"{_rows(found.repeated)} there more than once: that makes a difference look surer than it is"
+        lines.append(click.style(said, fg="yellow"))
     lines += [f"columns that are not used: {visible(', '.join(unused))}"] if unused else []
     if len(found.candidates) > 1:
         lines += [*_side_by_side(found), ""]

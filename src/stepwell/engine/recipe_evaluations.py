@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from stepwell.definition.canonical import digest_of
 from stepwell.definition.policy import RetryPolicy
 from stepwell.definition.recipe import output_schema_of
 from stepwell.engine.recipe_trials import AS_A_RUN, INVALID, TIMEOUT, Trial, Trials
@@ -136,6 +137,11 @@ class Evaluation:
     def asked(self) -> int:
         return len(self.examples) * len(self.candidates)
 
+    @property
+    def repeated(self) -> int:
+        """Rows with an input that was there before: they say nothing new, and make differences look surer."""
+        return len(self.examples) - len({digest_of({"input": one.input}) for one in self.examples})
+
     def _rows(self) -> list[int]:
         columns = range(len(self.candidates))
         return [row for row in range(len(self.examples)) if all((row, column) in self._found for column in columns)]
@@ -182,6 +188,7 @@ class Evaluation:
             "rows": len(self.examples),
             "done": self.done,
             "complete": self.complete,
+            "repeated": self.repeated,
             "candidates": [self._candidate(column) for column in columns],
             "comparisons": [self._comparison(column) for column in columns if column],
         }
