@@ -40,6 +40,15 @@ def failure_of(text: str, schema: dict = ONE, finish_reason: str = "stop") -> St
         '[{"b": 2}] {"a": 1}',
         '{"a": "x"} {"a": 1} {"a": null}',
         '{"a": 1,} {"a": 1}',
+        '~~~json\n{"a": 1}\n~~~',
+        '```\n{"a": 5, "b": 1}\n```\nor rather\n~~~\n{"a": 1}\n~~~\n',
+        '"{\\"a\\": 1}"',
+        '<think>\nperhaps {"a": 7}\n</think>\n\n{"a": 1}',
+        '{"a": 7} or so I thought.</think>{"a": 1}',
+        '{"a": 1}\n<think>was that right? {"a": 7}',
+        '<thinking>{"a": 7}</thinking>Answer:\n```json\n{"a": 1}\n```',
+        '{"a": 1, "a": 1}',
+        f'{"word " * 20_000}{{"a": 1}}{" word" * 2_000}',
         "{'a': 2} {\"a\": 1}",
     ],
 )
@@ -62,6 +71,51 @@ def test_integers_keep_all_their_digits():
 
 def test_a_fenced_block_may_hold_a_bare_number():
     assert parse_answer("The count:\n```\n42\n```\n", {"type": "integer"}) == 42
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<think>maybe {"a": 7}? let me s',
+        '<think>\nmaybe {"a": 7}\n',
+        '{"a": 1, "a": 2}',
+        '{"a": 1,}',
+        '{"a": "one"}',
+        f'{{"a": {"9" * 5000}}}',
+        "```json\n```",
+        "\ufeff",
+        "null",
+    ],
+)
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_what_nobody_can_be_sure_of_is_kept_and_not_taken(text, reason):
+    failure = failure_of(text, ONE, reason)
+    assert failure.kind == ("truncated_output" if reason == "length" else "output_invalid")
+    assert failure.detail["answer"] == text[:KEPT]
+    assert failure.detail["problems"]
+
+
+def test_a_key_that_stands_twice_is_said_to():
+    failure = failure_of('Well: {"a": 1, "a": 2}')
+    assert failure.detail["problems"] == ["the key 'a' stands twice in one object, with different values"]
+
+
+def test_a_thought_inside_a_text_of_the_answer_is_text():
+    text = '{"note": "</think> and <think>\\n<think>", "a": 1}'
+    assert parse_answer(text, ANY_OBJECT)["a"] == 1
+
+
+def test_a_bare_number_that_the_limit_cut_is_not_taken():
+    assert failure_of("12", {"type": "integer"}, "length").kind == "truncated_output"
+    assert parse_answer("12", {"type": "integer"}) == 12
+    assert parse_answer("true", {"type": "boolean"}, finish_reason="length") is True
+
+
+def test_a_fence_inside_a_text_of_the_answer_is_text():
+    value = {"code": "```python\nprint({1: 2})\n```", "a": 1}
+    text = f"Here:\n```json\n{json.dumps(value)}\n```\n"
+    assert parse_answer(text, ANY_OBJECT) == value
+    assert parse_answer(text.replace("\\n", "\n"), ANY_OBJECT) == value
 
 
 def test_false_zero_and_the_empty_text_are_answers():
@@ -198,9 +252,10 @@ tokens = st.sampled_from(
 @settings(max_examples=1500, deadline=None)
 @given(st.lists(tokens, max_size=16).map("".join))
 def test_the_scanner_finds_what_trying_at_every_bracket_finds(text):
-    values, cut = _candidates(text)
+    values, doubtful, cut = _candidates(text)
     values.reverse()
-    assert values == (naive_spans(text)[: len(values)] if cut else naive_spans(text))
+    if not doubtful:  # a key that stands twice is no value for us
+        assert values == (naive_spans(text)[: len(values)] if cut else naive_spans(text))
 
 
 json_values = st.recursive(
@@ -218,3 +273,32 @@ def test_every_prefix_of_an_object_is_refused(value, data):
     assert parse_answer(text, ANY_OBJECT) == value
     assert failure_of(text[:cut], ANY_OBJECT, "length").kind == "truncated_output"
     assert failure_of(text[:cut], ANY_OBJECT, "stop").kind == "output_invalid"
+
+
+WRAPPED = [
+    "{}",
+    "```json\n{}\n```",
+    "Sure, here it is:\n\n{}\n\nAnything else?",
+    "<think>\nlet me see [1, 2] {{x}}\n</think>\n{}",
+    "~~~\n{}\n~~~\n",
+    "\ufeff {} \n",
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.text(max_size=5), json_values, min_size=1, max_size=4), st.sampled_from(WRAPPED), st.data())
+def test_a_wrapped_answer_cut_anywhere_gives_the_whole_value_or_nothing(value, wrapped, data):
+    schema = {"type": "object", "required": list(value), "additionalProperties": True}
+    text = wrapped.format(json.dumps(value))
+    assert parse_answer(text, schema) == value
+    cut = text[: data.draw(st.integers(0, len(text) - 1))]
+    for reason in ("stop", "length"):
+        assert taken(cut, schema, reason) in (value, "output_invalid", "truncated_output")
+
+
+def taken(text: str, schema: dict, reason: str) -> object:
+    """The value, or the kind of the failure."""
+    try:
+        return parse_answer(text, schema, finish_reason=reason)
+    except StepFailed as failure:
+        return failure.kind

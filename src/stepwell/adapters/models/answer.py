@@ -39,7 +39,8 @@ _TOKEN = re.compile(
 )
 _BRACKET = re.compile(r"""\{(?=[ \t\r\n]*+(?:["}]|\Z))|\[(?=[ \t\r\n]*+(?:["\[\]{0-9tfn-]|\Z))""")
 _BLANK = re.compile(r"[ \t\r\n]*+")
-_FENCE = re.compile(r"^[ \t]*+```[^\n`]*+$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*+(?:```[^\n`]*+|~~~[^\n~]*+)$", re.MULTILINE)
+_THOUGHT = re.compile(r"^[ \t]*+<think(?:ing)?>|</think(?:ing)?>", re.MULTILINE)
 _CUT = re.compile(r'(?:".*|tr?u?|fa?l?s?|nu?l?|-|[.eE][+-]?)?\Z', re.DOTALL)
 
 
@@ -57,15 +58,27 @@ def _finite(text: str) -> float:
     return number
 
 
-_DECODER = json.JSONDecoder(strict=False, parse_constant=_no_constant, parse_float=_finite)
+def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """An object in which no key stands twice with different values: nobody knows which of them is meant."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        for key, value in pairs:
+            if made[key] != value:
+                raise _NotJsonError(f"the key {key[:80]!r} stands twice in one object, with different values")
+    return made
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_object)
 
 
 def decoded(text: str) -> tuple[bool, Json]:
-    """Whether `text` is one JSON value, and the value; integers keep every digit."""
+    """Whether `text` is one JSON value, and the value, or why it is none; integers keep every digit."""
     try:
         return True, _DECODER.decode(text)
+    except _NotJsonError as error:
+        return False, str(error)
     except (ValueError, RecursionError):
-        return False, None
+        return False, ""
 
 
 @dataclass(slots=True)
@@ -159,21 +172,46 @@ class _Scan:
 
 
 def _fenced(text: str) -> Iterator[tuple[int, str]]:
-    """Where each fenced block ends, and what it holds; a block that is not closed is not one."""
-    fences = list(_FENCE.finditer(text))
-    for opening, closing in zip(fences[::2], fences[1::2], strict=False):
-        yield closing.start(), text[opening.end() : closing.start()]
+    """Where each fenced block ends, and what it holds; a block that is not closed by its own mark is not one."""
+    opened: re.Match[str] | None = None
+    for fence in _FENCE.finditer(text):
+        line = fence[0].strip()
+        if opened is None:
+            opened = fence
+        elif line[:3] == opened[0].strip()[:3]:
+            bare = not line.strip(line[0])
+            if bare:
+                yield fence.start(), text[opened.end() : fence.start()]
+            opened = None if bare else fence
 
 
-def _candidates(text: str) -> tuple[list[Json], bool]:
-    """The values in `text`, the last first, and whether the text ends in the middle of one."""
+def _candidates(text: str) -> tuple[list[Json], list[str], bool]:
+    """The values in `text`, the last first; why others are none; and whether the text ends in the middle of one."""
     scan = _Scan(text)
     found = [(end, start, text[start:end]) for start, end in scan.spans()]
     limit = max((end for end, _, _ in found), default=0) if scan.cut else len(text)
     found += [(end, -1, block.strip()) for end, block in _fenced(text) if end <= limit]
     found.sort(key=lambda part: part[:2], reverse=True)
-    values = [value for good, value in (decoded(part) for _, _, part in found[:TRIED]) if good]
-    return values, scan.cut
+    read = [decoded(part) for _, _, part in found[:TRIED]]
+    values = [value for good, value in read if good]
+    return values, [why for good, why in read if not good and why], scan.cut
+
+
+def _spoken(text: str) -> str:
+    """The answer without what the model thought aloud before it; a thought that does not end hides all that follows.
+
+    A thought begins at the beginning of a line, or before the answer where only its end is marked.
+    """
+    parts, at, thinking = [], 0, False
+    for mark in _THOUGHT.finditer(text):
+        if "/" not in mark[0]:
+            if not thinking:
+                parts.append(text[at : mark.start()])
+            thinking = True
+        elif thinking or not parts:
+            parts.append("")
+            thinking, at = False, mark.end()
+    return "".join([*parts, "" if thinking else text[at:]])
 
 
 def problems_of(value: Json, schema: Mapping[str, Json]) -> list[str]:
@@ -210,17 +248,28 @@ def parse_answer(text: str, schema: Mapping[str, Json], *, finish_reason: str = 
     `finish_reason`.
     """
     good, value = decoded(text.strip().lstrip("\ufeff"))
-    problems = problems_of(value, schema) if good else []
+    problems = problems_of(value, schema) if good else [value] if value else []
     if good and not problems:
+        if finish_reason == "length" and _may_go_on(value):
+            raise _failure(text, ["the number may have been cut"], finish_reason)
         return value
-    candidates, cut = _candidates(text)
+    if good and isinstance(value, str):  # written as JSON twice
+        twice, inner = decoded(value)
+        if twice and not problems_of(inner, schema):
+            return inner
+    candidates, reasons, cut = _candidates(_spoken(text))
     was_cut = cut and finish_reason == "length"
     for candidate in () if was_cut else candidates:
         found = problems_of(candidate, schema)
         if not found:
             return candidate
         problems = problems or found
-    raise _failure(text, problems or [_nothing(text, cut=cut)], finish_reason)
+    raise _failure(text, problems or reasons[:1] or [_nothing(text, cut=cut)], finish_reason)
+
+
+def _may_go_on(value: Json) -> bool:
+    """Whether a value that the end of the text ends could have been longer: of all JSON only a number can."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _nothing(text: str, *, cut: bool) -> str:
