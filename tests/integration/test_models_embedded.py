@@ -108,6 +108,35 @@ async def test_a_timeout_is_one_and_a_cancelled_request_frees_the_model(model):
     assert time.monotonic() - begun < 10
 
 
+async def test_a_streamed_answer_is_the_same_as_a_whole_one(model):
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    for asked in ({"prompt": "Count to five."}, {"prompt": "Give a number.", "schema": schema}):
+        told: list[str] = []
+        whole = await model.complete(ModelRequest("", max_tokens=24, **asked))
+        streamed = await model.complete(ModelRequest("", max_tokens=24, on_text=told.append, **asked))
+        assert "".join(told) == streamed.text == whole.text
+        assert (streamed.finish_reason, streamed.output_tokens) == (whole.finish_reason, whole.output_tokens)
+        assert len(told) > 2
+
+
+async def test_a_cancelled_stream_stops_the_generation(model):
+    begun = asyncio.Event()
+    long = ModelRequest("", "Tell a very long story.", max_tokens=512, timeout=120, on_text=lambda _: begun.set())
+    tasks = [asyncio.create_task(model.complete(long)) for _ in range(2)]  # as many as are served at once
+    await asyncio.wait_for(begun.wait(), 60)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    asked = time.monotonic()
+    await model.complete(ModelRequest("", "hi", max_tokens=2))
+    assert time.monotonic() - asked < 10
+
+
 async def test_nobody_without_the_key_is_answered(model):
     await model.complete(ModelRequest("", "hi", max_tokens=2))
     assert model._child is not None
