@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from stepwell.journal.view import RunTree
     from stepwell.ports import Run, Wait
+    from stepwell.tool_log import logger
 
 _HOMES = {
     "AlreadyDecided": "errors",
@@ -62,6 +63,7 @@ _HOMES = {
     "Wait": "ports",
     "Wish": "engine.reruns",
     "load": "engine.short",
+    "logger": "tool_log",
     "open": "engine.engine",
     "run": "engine.short",
 }
@@ -93,6 +95,7 @@ __all__ = [
     "Wait",
     "Wish",
     "load",
+    "logger",
     "open",
     "run",
     "tool",

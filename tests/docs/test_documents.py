@@ -83,6 +83,7 @@ def test_every_kind_of_failure_is_documented():
 
 
 def test_every_setting_and_its_variable_are_documented():
+    from stepwell.engine.http_settings import HTTP_KEYS
     from stepwell.engine.limit_settings import LIMIT_KEYS
     from stepwell.engine.mcp_settings import MCP_KEYS
     from stepwell.engine.settings import PROJECT_KEYS, known_variables
@@ -90,7 +91,13 @@ def test_every_setting_and_its_variable_are_documented():
 
     text = (ROOT / "docs/reference/settings.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| `([a-zA-Z_.]+)` \| `([A-Z_]+)` \|", text, re.MULTILINE))
-    sections = {"project": PROJECT_KEYS, "limits": LIMIT_KEYS, "models.NAME": MODEL_KEYS, "mcp.NAME": MCP_KEYS}
+    sections = {
+        "project": PROJECT_KEYS,
+        "limits": LIMIT_KEYS,
+        "http": HTTP_KEYS,
+        "models.NAME": MODEL_KEYS,
+        "mcp.NAME": MCP_KEYS,
+    }
     keys = [f"{section}.{key}" for section, known in sections.items() for key in known]
     others = {"secrets.NAME": "STEPWELL_SECRETS_NAME"}
     assert rows == dict(zip(keys, known_variables(["name"], ["name"]), strict=True)) | others

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stepwell.adapters.models.price import Price
+from stepwell.engine.http_settings import HTTP_KEYS, HttpSettings
 from stepwell.engine.limit_settings import LIMIT_KEYS, LimitSettings
 from stepwell.engine.settings import PROJECT_KEYS, Settings, absolute_database, known_variables
 from stepwell.engine.settings_models import MODEL_KEYS
@@ -86,6 +87,8 @@ def test_every_key_has_a_twin_in_the_environment(project):
         "STEPWELL_LIMITS_REDIS": "redis://:a-very-secret@cache:6379/1",
         "STEPWELL_LIMITS_LEASE": "12.5",
         "STEPWELL_LIMITS_ON_LIMITER_ERROR": "closed",
+        "STEPWELL_HTTP_ALLOW_PRIVATE": "localhost:8000,10.0.0.0/8, ::1",
+        "STEPWELL_HTTP_MAX_BYTES": "1000",
         "STEPWELL_MODELS_BIG_ONE_PROVIDER": "anthropic",
         "STEPWELL_MODELS_BIG_ONE_BASE_URL": "https://b",
         "STEPWELL_MODELS_BIG_ONE_API_KEY": "sk-very-secret",
@@ -97,8 +100,9 @@ def test_every_key_has_a_twin_in_the_environment(project):
         "STEPWELL_MODELS_BIG_ONE_USD_PER_MILLION_CACHED_INPUT": "0",
     }
     assert sorted(values) == sorted(known_variables(["big-one"]))
-    assert len(values) == len(PROJECT_KEYS) + len(LIMIT_KEYS) + len(MODEL_KEYS)
+    assert len(values) == len(PROJECT_KEYS) + len(LIMIT_KEYS) + len(HTTP_KEYS) + len(MODEL_KEYS)
     found = Settings.load(project, values)
+    assert found.http == HttpSettings(("localhost:8000", "10.0.0.0/8", "::1"), 1000)
     model = found.models["big-one"]
     assert (found.durability, found.default_model) == ("normal", "big-one")
     assert found.user == "ana"

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
+import stepwell
 from stepwell.adapters.python_tools import PythonTools
 from stepwell.adapters.tool_signature import parameter_descriptions
 from stepwell.engine.performer import CallContext
@@ -628,3 +629,25 @@ def test_a_tool_declared_twice_is_told_with_both_places(tmp_path):
     with pytest.raises(DefinitionError) as caught:
         PythonTools.from_files([one, two])
     assert f"{two}:3:1: error[tools] the tool 'f' is declared twice ({one}:3)" in str(caught.value)
+
+
+async def test_the_log_of_a_tool_says_for_which_run_and_step_it_was_written(caplog):
+    log = stepwell.logger("my.tools")
+
+    @tool
+    def sync(x: int) -> None:
+        log.warning("sync %s", x, extra={"more": 1})
+
+    @tool
+    async def other() -> None:
+        await asyncio.sleep(0)
+        log.warning("async")
+
+    tools = PythonTools.of(sync, other)
+    await asyncio.gather(
+        tools.call("sync", {"x": 1}, ToolCallContext("run1", "/a", 2, "k", 5.0)),
+        tools.call("other", {}, ToolCallContext("run2", "/b", 1, "k", 5.0)),
+    )
+    log.warning("outside")
+    said = {record.message: (record.run, record.path, record.attempt) for record in caplog.records}
+    assert said == {"sync 1": ("run1", "/a", 2), "async": ("run2", "/b", 1), "outside": ("", "", 0)}

@@ -23,6 +23,7 @@ from stepwell.adapters.tool_signature import Signature, read_signature, summary
 from stepwell.errors import DefinitionError, Problem, StepFailed
 from stepwell.ports import Tool, ToolCallContext
 from stepwell.tool import declaration
+from stepwell.tool_log import CALL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -126,6 +127,16 @@ class PythonTools:
         if registered is None:
             raise StepFailed("not_found", f"there is no tool {name!r}", detail={"tools": self.names()[:50]})
         positional, keywords = registered.signature.bind(arguments, context.key)
+        serving = CALL.set(context)
+        try:
+            return await self._called(registered, positional, keywords, context)
+        finally:
+            CALL.reset(serving)
+
+    async def _called(
+        self, registered: _Registered, positional: list[Any], keywords: dict[str, Any], context: ToolCallContext
+    ) -> Any:
+        name = registered.tool.name
         loop = asyncio.get_running_loop()
         deadline = loop.time() + context.timeout if context.timeout > 0 else None
         function = registered.function

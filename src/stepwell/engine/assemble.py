@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepwell.adapters.http_tool import HttpTool
 from stepwell.adapters.limits import LocalLimiter, NoLimiter
 from stepwell.adapters.mcp.pool import Pool
 from stepwell.adapters.mcp.tools import McpTools
@@ -17,6 +18,7 @@ from stepwell.adapters.models.embeddings import LocalEmbedder
 from stepwell.adapters.models.limited import Limited
 from stepwell.adapters.models.openai_compatible import OpenAICompatible
 from stepwell.adapters.models.provider import ProviderModel
+from stepwell.adapters.own_tools import OwnTools
 from stepwell.adapters.python_tools import PythonTools
 from stepwell.engine.context import InformedModels
 from stepwell.engine.events import Listeners
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from stepwell.engine.performer import Performer
     from stepwell.engine.settings_models import ModelSettings
     from stepwell.interpreter.effect import Effect
-    from stepwell.ports import Limiter
+    from stepwell.ports import Limiter, Tools
 
 
 async def assemble(
@@ -49,13 +51,14 @@ async def assemble(
 ) -> Parts:
     """Everything an engine stands on. Raises DefinitionError (settings, tools files) and Unavailable (database)."""
     tool_files = tuple(dict.fromkeys([*settings.tools, *(path.resolve() for path in tools)]))
-    own = PythonTools.from_files(tool_files)
+    http = _http(settings)
+    own = OwnTools(PythonTools.from_files(tool_files), http)
     store = SqliteRunStore.open(_file(database), durability=settings.durability, on_busy=on_busy)
     closing: list[Callable[[], Any]] = []
     embedder = LocalEmbedder()
     knowledge = SqliteKnowledge(store.database, embedder)
     limiter = _limiter(settings)
-    closing += [embedder.aclose, knowledge.aclose, limiter.aclose]
+    closing += [http.aclose, embedder.aclose, knowledge.aclose, limiter.aclose]
     worlds = Worlds(store, knowledge, embedder, limiter, closing)
     answering = worlds.models(settings)
     registered = worlds.tools(own, settings)
@@ -111,7 +114,7 @@ class Worlds:
             models, settings.default_model, self._embedder, limiter=self._limiter, fallbacks=fallbacks
         )
 
-    def tools(self, own: PythonTools, settings: Settings) -> Toolbox:
+    def tools(self, own: Tools, settings: Settings) -> Toolbox:
         """A project's tools with those of its MCP servers. Raises DefinitionError."""
         return Toolbox(own, McpTools(settings.mcp.values(), self._pool))
 
@@ -142,9 +145,15 @@ class Worlds:
         if key not in self._known:
             its = Settings.load(Path(root), os.environ)
             vault = Vault(its.secrets, its.keys())
-            tools = self.tools(PythonTools.from_files(files), its)
+            http = _http(its)
+            self._closing.append(http.aclose)
+            tools = self.tools(OwnTools(PythonTools.from_files(files), http), its)
             self._known[key] = self.world(tools, self.models(its), vault)
         return self._known[key]
+
+
+def _http(settings: Settings) -> HttpTool:
+    return HttpTool(settings.http.allow_private, max_bytes=settings.http.max_bytes)
 
 
 def _file(database: str) -> Path:

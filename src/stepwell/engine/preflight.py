@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.check.calls import check_calls
+from stepwell.definition.http_call import HTTP
 from stepwell.definition.schemas import problems_of, with_defaults
 from stepwell.definition.step import Location, NoRecipes, Step
 from stepwell.definition.suggest import did_you_mean
@@ -100,10 +101,15 @@ class Preflight:
         offered = parts.servers is not None and isinstance(tool, str) and parts.servers.server_of(tool)
         if step.type == "tool_call" and isinstance(tool, str) and not offered and parts.tools.get(tool) is None:
             known = parts.tools.names()
-            hint = did_you_mean(tool, known) or (
-                f"registered tools: {', '.join(known[:20])}"
-                if known
-                else "name its file with --tools FILE.py or in stepwell.toml"
+            hint = (
+                "pip install 'stepwell[http]'"
+                if tool == HTTP
+                else did_you_mean(tool, known)
+                or (
+                    f"registered tools: {', '.join(known[:20])}"
+                    if known
+                    else "name its file with --tools FILE.py or in stepwell.toml"
+                )
             )
             yield "tool", f"no tool {tool!r} is registered", hint
         for name in getattr(step, "tools", ()):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from stepwell.engine.http_settings import HTTP_KEYS, HttpSettings, http_of
 from stepwell.engine.limit_settings import LimitSettings, limit_variables, limits_of
 from stepwell.engine.mcp_settings import mcp_variables, servers_of
 from stepwell.engine.secret import Secret
@@ -59,6 +60,7 @@ class Settings:
     durability: Literal["full", "normal"] = "full"
     embedded_gguf: str = ""
     """A better model file for the embedded provider; "" is the one that is installed."""
+    http: HttpSettings = field(default_factory=HttpSettings)
     secrets: Mapping[str, Secret] = field(default_factory=dict)
     """Those that workflows may name."""
     user: str = ""
@@ -80,6 +82,7 @@ class Settings:
         settings = _project(settings, reading, data, environ, cwd)
         settings = _models(settings, reading, data, environ)
         settings = replace(settings, limits=limits_of(reading, data.get("limits", {}), environ, root))
+        settings = replace(settings, http=http_of(reading, data.get("http", {}), environ))
         settings = replace(settings, secrets=read_secrets(reading, data.get("secrets", {}), root, environ))
         settings = replace(settings, mcp=servers_of(reading, data.get("mcp", {}), environ, root))
         if reading.problems:
@@ -128,7 +131,7 @@ def _parsed(reading: Reading) -> dict[str, Json]:
     except tomllib.TOMLDecodeError as error:
         reading.refuse_syntax(str(error))
         return {}
-    known = ("project", "models", "limits", "secrets", "mcp")
+    known = ("project", "models", "limits", "http", "secrets", "mcp")
     for section in data:
         if section in LATER:
             reading.refuse((section,), f"[{section}] is not read by this version", "take it out", code="not_performed")
@@ -207,4 +210,5 @@ def _says_default(data: dict[str, Json], environ: Mapping[str, str]) -> bool:
 def known_variables(models: Sequence[str] = (), servers: Sequence[str] = ()) -> list[str]:
     """The environment twins of every key."""
     project = [f"STEPWELL_{key.upper()}" for key in PROJECT_KEYS]
-    return project + limit_variables() + twins_of(models) + mcp_variables(list(servers))
+    http = [f"STEPWELL_HTTP_{key.upper()}" for key in HTTP_KEYS]
+    return project + limit_variables() + http + twins_of(models) + mcp_variables(list(servers))

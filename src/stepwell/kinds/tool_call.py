@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from stepwell.definition.fields import Value
+from stepwell.definition.http_call import HTTP, may_repeat
 from stepwell.definition.step import Verify
 from stepwell.interpreter.effect import Effect, ToolCall
 from stepwell.interpreter.kind import Action
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ToolCallStep(Action):
-    """Calls a registered Python function; the output is its result."""
+    """Calls a registered tool: a Python function, or `http`; the output is its result."""
 
     extra_roots: ClassVar[Mapping[str, tuple[str, ...]]] = {"arguments": ("secret",)}
 
@@ -27,5 +28,7 @@ class ToolCallStep(Action):
 
     def effect(self, scope: Scope) -> Effect:
         arguments, secrets = scope.arguments(self.arguments)
-        repeatable = scope.tool_is_idempotent(self.tool) if self.idempotent is None else self.idempotent
+        repeatable = self.idempotent
+        if repeatable is None:
+            repeatable = may_repeat(arguments) if self.tool == HTTP else scope.tool_is_idempotent(self.tool)
         return ToolCall(tool=self.tool, call=arguments, repeatable=repeatable, secrets=secrets)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepwell.definition.check.approvals import check_approvals
 from stepwell.definition.check.graph import check_graph
+from stepwell.definition.check.http import check_http
 from stepwell.definition.check.performed import check_performed
 from stepwell.definition.check.policies import check_policies
 from stepwell.definition.check.recipe_tests import check_recipe_tests
@@ -33,6 +34,7 @@ def check(parsed: Parsed[Workflow], recipes: Recipes) -> list[Finding]:
         *check_schemas(found),
         *check_references(found, recipes),
         *check_policies(found),
+        *check_http(found),
         *check_recovery(found),
         *check_approvals(found),
         *check_recipes(found, recipes),
