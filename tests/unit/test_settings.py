@@ -292,3 +292,36 @@ def test_prices_and_fallbacks_are_whole_and_known(project):
     model = Settings.load(project, {}).models["a"]
     assert (model.price, model.fallback) == (Price(1.0, 2.5), ("embedded",))
     assert Settings.load(project, {}).models["embedded"].price is None
+
+
+def test_budgets_are_read_exactly(project):
+    write(
+        project,
+        '[budget.account]\nusd = 50.10\n[budget.workflow]\ntokens = 2_000_000\nperiod = "day"\n'
+        '[budget.workflows.triage]\nusd = 5\non_exceed = {model = "small"}\n',
+    )
+    budgets = Settings.load(project, {}).budgets
+    at = 1_800_000_000.0
+    triage, account = budgets.limits("triage", at)
+    assert (account.scope, account.period, account.nano_usd) == ("account", "2027-01", 50_100_000_000)
+    assert (triage.subject, triage.tokens, triage.on_exceed) == ("triage", None, {"model": "small"})
+    other = budgets.limits("other", at)[0]
+    assert (other.period, other.tokens, other.on_exceed) == ("2027-01-15", 2_000_000, "fail")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[budget.account]\ntokens = 0", "stepwell.toml:2:1: error[settings] tokens is a whole number of tokens"),
+        ("[budget.account]\nusd = 0.1234567", "stepwell.toml:2:1: error[settings] usd has at most six decimals"),
+        ('[budget.account]\nusd = 1\nperiod = "week"', 'stepwell.toml:3:1: error[settings] period is "day" or "month"'),
+        ('[budget.workflow]\nperiod = "day"', "stepwell.toml:1:2: error[settings] a budget needs tokens or usd"),
+        ("[budget.workflows.a]\nusd = 1\nlimit = 2", "stepwell.toml:3:1: error[unknown] there is no key 'limit'"),
+        ("[budget.run]\ntokens = 1", "stepwell.toml:1:2: error[unknown] there is no key 'run'"),
+        ("[budget]\naccount = 5", "stepwell.toml:2:1: error[settings] budget.account is a section"),
+        ('[budget.account]\nusd = 1\non_exceed = "stop"', "stepwell.toml:3:1: error[settings] on_exceed is fail"),
+    ],
+)
+def test_a_wrong_budget_is_told_where_it_is(project, text, told):
+    (problem,) = problems(project, text + "\n")
+    assert problem.startswith(told)

@@ -28,6 +28,8 @@ _COMMANDS = {
     "explain": ("stepwell.cli.explain:explain", "Why a run stands where it stands, step by step."),
     "approvals": ("stepwell.cli.approvals:approvals", "See and decide what waits for people."),
     "incidents": ("stepwell.cli.incidents:incidents", "See steps that failed and wait for an operator; settle them."),
+    "budget": ("stepwell.cli.budget:budget", "What may be spent on models; let more be spent."),
+    "usage": ("stepwell.cli.usage:usage", "Tokens and money that models took."),
     "events": ("stepwell.cli.events:events", "Tell runs that wait for an event that it has happened."),
     "users": ("stepwell.cli.users:users", "Who is known, with roles and departments."),
     "audit": ("stepwell.cli.audit:audit", "What people did, newest first."),

@@ -154,7 +154,7 @@ async def _work(order: Order) -> int:
         by = await actor(engine, order.acting)
         results = [await _settle(engine, wait, order, by) for wait in meant]
         runs = dict.fromkeys(one.wait.run_id for one in results if one.refused is None)
-        left = {} if order.no_resume else await _taken_care_of(engine, runs)
+        left = {} if order.no_resume else await taken_care_of(engine, runs)
     _tell(results, order)
     if order.no_resume or left:
         _tell_left(runs, left, tail, as_json=order.as_json)
@@ -219,7 +219,7 @@ def _edits(wait: Wait, fields: tuple[str, ...]) -> dict[str, Json] | None:
     return read_pairs_like(fields, wait.request.get("arguments")) if fields else None
 
 
-async def _taken_care_of(engine: Engine, runs: Sequence[str] | Mapping[str, None]) -> dict[str, str]:
+async def taken_care_of(engine: Engine, runs: Sequence[str] | Mapping[str, None]) -> dict[str, str]:
     """The runs that another process carries on, each with what is to be said of it."""
     if await engine.served():
         return dict.fromkeys(runs, "another process carries it on")

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from stepwell.definition.budget import Budget
 from stepwell.definition.fields import Duration, Template, Value, WorkflowId
 from stepwell.definition.graph import kept_aside
 from stepwell.definition.policy import RetryPolicy
@@ -43,14 +44,6 @@ class Concurrency(_Part):
     key: Template
     limit: int = Field(1, ge=1)
     on_limit: Literal["queue", "reject", "cancel_oldest"] = "queue"
-
-
-class Budget(_Part):
-    """What a run may spend."""
-
-    tokens: int | None = Field(None, ge=1)
-    usd: float | None = Field(None, gt=0)
-    on_exceed: Literal["fail", "suspend"] | dict[str, str] = "fail"
 
 
 def _text(value: Json) -> Json:

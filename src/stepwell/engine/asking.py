@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.adapters.limits.queueing import Queueing
 from stepwell.adapters.models.answer import parse_answer
@@ -21,6 +21,9 @@ from stepwell.engine.model_choice import Choice, falls_back
 from stepwell.engine.telling import Telling
 from stepwell.errors import StepFailed
 from stepwell.ports import LanguageModel, ModelReply, ModelRequest
+
+if TYPE_CHECKING:
+    from stepwell.engine.spending import Purse
 
 Json: TypeAlias = Any
 
@@ -48,7 +51,9 @@ class Usage:
     fell_back: list[dict[str, Json]] = field(default_factory=list)
     """Models that did not answer, and why."""
     queued: float = 0.0
-    """Seconds that the requests waited for slots."""
+    """Seconds that the requests waited for slots, or for room in a budget."""
+    budget: dict[str, Json] = field(default_factory=dict)
+    """What was done because of a budget."""
 
     def add(self, reply: ModelReply) -> None:
         self.model = reply.model
@@ -81,11 +86,13 @@ class Usage:
             facts["fell_back"] = self.fell_back
         if self.queued >= QUEUED:
             facts["queued_ms"] = round(1000 * self.queued)
+        if self.budget:
+            facts["budget"] = self.budget
         return facts
 
 
 class Asking:
-    """The requests of one performed model call. `slot` is held around each of them.
+    """The requests of one performed model call. `slot` is held around each of them, and `purse` pays for it.
 
     `others` are asked in turn when the model fails in a way that says nothing against the question; `name` is what the
     settings call the model.
@@ -95,12 +102,14 @@ class Asking:
         self,
         model: LanguageModel,
         slot: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+        purse: Purse | None = None,
         *,
         name: str = "",
         others: Sequence[Choice] = (),
     ) -> None:
-        self.usage = Usage()
+        self.usage = Usage() if purse is None else Usage(budget=purse.facts)
         self._asked = [Choice(name, model), *others]
+        self._purse = purse
         self._slot = slot
         self._queueing = Queueing()
 
@@ -153,6 +162,11 @@ class Asking:
         return replace(request, model=choice.own_name, timeout=left, key=key)
 
     async def _complete(self, model: LanguageModel, request: ModelRequest) -> ModelReply:
+        if self._purse is None:
+            return await self._send(model, request)
+        return await self._purse.pay(model, request, self._send)
+
+    async def _send(self, model: LanguageModel, request: ModelRequest) -> ModelReply:
         async with self._slot():
             if isinstance(request.on_text, Telling):
                 request.on_text.begin()

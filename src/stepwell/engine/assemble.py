@@ -20,6 +20,7 @@ from stepwell.adapters.models.openai_compatible import OpenAICompatible
 from stepwell.adapters.models.provider import ProviderModel
 from stepwell.adapters.own_tools import OwnTools
 from stepwell.adapters.python_tools import PythonTools
+from stepwell.engine.clock import SYSTEM
 from stepwell.engine.context import InformedModels
 from stepwell.engine.events import Listeners
 from stepwell.engine.knowledge_performer import KnowledgePerformer
@@ -29,6 +30,7 @@ from stepwell.engine.parts import Parts
 from stepwell.engine.runtime import World
 from stepwell.engine.settings import Settings, absolute_database
 from stepwell.engine.shelf import RecipesInFilesOrOnTheShelf, Shelf
+from stepwell.engine.spending import Spender
 from stepwell.engine.tool_performer import ToolPerformer
 from stepwell.engine.toolbox import Toolbox
 from stepwell.engine.vault import Vault
@@ -111,7 +113,12 @@ class Worlds:
         self._closing += [model.aclose for model in models.values()]
         fallbacks = {name: model.fallback for name, model in settings.models.items()}
         return ModelPerformer(
-            models, settings.default_model, self._embedder, limiter=self._limiter, fallbacks=fallbacks
+            models,
+            settings.default_model,
+            self._embedder,
+            limiter=self._limiter,
+            fallbacks=fallbacks,
+            spender=Spender(self._store.spending, settings.budgets, SYSTEM.now),
         )
 
     def tools(self, own: Tools, settings: Settings) -> Toolbox:

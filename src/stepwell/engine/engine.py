@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.engine.ancestry import deeper
+from stepwell.engine.budget_settings import NO_BUDGETS
+from stepwell.engine.budgets import Budgets
 from stepwell.engine.bundles import Bundles
 from stepwell.engine.deciding import Deciding
 from stepwell.engine.events import Event, Listeners
@@ -79,7 +81,7 @@ class Engine:
         self._listeners: Listeners = parts.world.listeners
         self._bundles = Bundles(parts)
         name = f"{os.getpid()}-{secrets.token_hex(4)}"
-        world = replace(parts.world, definitions=self._bundles)
+        world = replace(parts.world, definitions=self._bundles, opened=self._opened)
         self._worker = Worker(name, world, serves=serves, rhythm=parts.rhythm)
         self._worker.use(self._world_of)
         self._world = world
@@ -88,6 +90,9 @@ class Engine:
         self.people = People(parts.store.people, ACCOUNT)
         self.approvals = Deciding(parts.store, ACCOUNT, self._now)
         self.incidents = Incidents(parts.store, self.people, self._now, lambda run: self._world_of(run).tools)
+        self.budgets = Budgets(
+            parts.store, self._bundles, self.incidents, self.people, getattr(settings, "budgets", NO_BUDGETS), self._now
+        )
         self.reruns = Reruns(parts.store, self._bundles, self.people, self._now)
         self.models = ModelList(settings, parts.models, ACCOUNT)
         self.versions = Versions(parts, self._bundles, self._preflight, self.people, self._now)
@@ -95,7 +100,10 @@ class Engine:
 
     def _world_of(self, run: Run) -> World:
         found = self._parts.world_of(run.project)
-        return self._world if found is None else replace(found, definitions=self._bundles)
+        return self._world if found is None else replace(found, definitions=self._bundles, opened=self._opened)
+
+    def _opened(self, wait: Wait) -> None:
+        self.budgets.opened(wait)
 
     async def open(self) -> None:
         await self._worker.open()
@@ -187,7 +195,7 @@ class Engine:
                     await asyncio.shield(task)
                 run = await self._store.run(ACCOUNT, run_id)
                 if self._worker.task(run_id) is None and (run.status in FINAL or not (until_final or _queues(run))):
-                    return run
+                    return (await self.budgets.filled([run]))[0]
                 await asyncio.sleep(0.05)
 
     def events(self, run_id: str, *, text: bool = False) -> AsyncIterator[Event]:
@@ -203,13 +211,14 @@ class Engine:
 
     async def run(self, run_id: str) -> Run:
         """One run. Raises NotFound."""
-        return await self._store.run(ACCOUNT, run_id)
+        return (await self.budgets.filled([await self._store.run(ACCOUNT, run_id)]))[0]
 
     async def runs(
         self, *, statuses: Sequence[str] = (), workflow: str = "", limit: int = 50, before: str = ""
     ) -> list[Run]:
         """Runs, newest first."""
-        return await self._store.runs(ACCOUNT, statuses=statuses, workflow=workflow, limit=limit, before=before)
+        found = await self._store.runs(ACCOUNT, statuses=statuses, workflow=workflow, limit=limit, before=before)
+        return await self.budgets.filled(found)
 
     async def history(self, run_id: str) -> list[Entry]:
         """The whole journal of a run."""
@@ -217,7 +226,7 @@ class Engine:
 
     async def tree(self, run_id: str) -> RunTree:
         """The run told as a list of steps. Raises NotFound."""
-        run = await self._store.run(ACCOUNT, run_id)
+        run = await self.run(run_id)
         entries = await self._store.history(ACCOUNT, run_id)
         waits = await self._store.waits(ACCOUNT, run_id=run_id, pending_only=False)
         try:

@@ -11,12 +11,15 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from stepwell.adapters.models import bounds
 from stepwell.adapters.models.answer import problems_of
 from stepwell.adapters.models.labels import LabelMeaning, LabelVectors, chosen, label_meanings
 from stepwell.adapters.models.summary import extract_summary
+from stepwell.definition.budget import Budget
 from stepwell.engine.asking import Asking
 from stepwell.engine.model_choice import Choice, Models
 from stepwell.engine.performer import CallContext, Performed
+from stepwell.engine.spending import Purse, Spender
 from stepwell.engine.turns import take_turn, with_turns
 from stepwell.errors import Problem, StepFailed
 from stepwell.interpreter.effect import Effect, ModelCall
@@ -46,10 +49,12 @@ class ModelPerformer:
         *,
         limiter: Limiter | None = None,
         fallbacks: Mapping[str, Sequence[str]] | None = None,
+        spender: Spender | None = None,
     ) -> None:
         self._models = Models(models, default, fallbacks)
         self._embedder = embedder
         self._limiter = limiter
+        self._spender = spender
         self._labels = LabelVectors(embedder) if embedder is not None else None
 
     def available(self) -> list[Problem]:
@@ -79,6 +84,25 @@ class ModelPerformer:
         later = [problem for other in self._models.after(model) for problem in other.available()]
         return choice.available() + [replace(problem, severity="warning") for problem in later]
 
+    def unpriced(self, model: Json, task: str = "generate") -> list[str]:
+        """The models that a step may ask and whose price nobody knows."""
+        try:
+            choices = [self._models.choose(model), *self._models.after(model)]
+        except StepFailed:
+            return []
+        if task == "extract_summary" or (task == "classify" and not choices[0].judges):
+            return []
+        unknown = [one for one in choices if bounds.nano_usd(one.model, one.own_name, 1, 1) is None]
+        return [one.own_name or bounds.name_of(one.model) for one in unknown]
+
+    def budget_of(self, workflow: str) -> tuple[Budget, ...]:
+        """The budgets of the settings that bound a workflow."""
+        if self._spender is None:
+            return ()
+        its = self._spender.budgets
+        found = (its.workflows.get(workflow, its.workflow), its.account)
+        return tuple(one.budget for one in found if one is not None)
+
     async def __call__(self, effect: Effect, context: CallContext) -> Performed:
         """The answer and how it came about. Raises StepFailed; tokens spent are in its `detail["usage"]`."""
         if not isinstance(effect, ModelCall):
@@ -105,7 +129,13 @@ class ModelPerformer:
         def slot() -> AbstractAsyncContextManager[None]:
             return nullcontext() if limiter is None else limiter.slot(context.account)
 
-        return Asking(choice.model, slot, name=choice.name, others=others)
+        purse = None if self._spender is None else Purse(self._spender, context, self._instead)
+        return Asking(choice.model, slot, purse, name=choice.name, others=others)
+
+    def _instead(self, name: str) -> tuple[LanguageModel, str]:
+        """The model that a budget names, and the provider's own name of it. Raises StepFailed("not_found")."""
+        choice = self._models.choose(name)
+        return choice.model, choice.own_name
 
     async def _generate(self, effect: ModelCall, context: CallContext) -> Performed:
         choice = self._models.choose(effect.model)

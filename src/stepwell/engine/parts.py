@@ -16,6 +16,7 @@ from stepwell.errors import DefinitionError, NotFound, Problem
 from stepwell.kinds import discover
 
 if TYPE_CHECKING:
+    from stepwell.definition.budget import Budget
     from stepwell.definition.load import LoadedWorkflow
     from stepwell.definition.recipe import RecipeDefinition
     from stepwell.engine.runtime import World
@@ -45,6 +46,12 @@ class Models(Protocol):
 
     def problems_with(self, model: Json, task: str = "generate") -> Sequence[Problem]:
         """Why a step with this choice of model and this task could not be performed."""
+
+    def unpriced(self, model: Json, task: str = "generate") -> Sequence[str]:
+        """The models that a step may ask and whose price nobody knows."""
+
+    def budget_of(self, workflow: str) -> Sequence[Budget]:
+        """The budgets of the settings that bound a workflow."""
 
 
 def no_workflow(name: str, beside: Path) -> Path:

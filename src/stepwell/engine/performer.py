@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from stepwell.interpreter.effect import Effect
-from stepwell.ports import Outgoing
+from stepwell.ports import Limit, Outgoing
 
 Json: TypeAlias = Any
 
@@ -30,6 +30,12 @@ class CallContext:
     workflow: str = ""
     knowledge: dict[str, Json] | None = None
     """What names of `knowledge` and departments meant when the run started (`engine/retrieval.py`)."""
+    epoch: int = 0
+    """Of the lease under which the call is made."""
+    limits: tuple[Limit, ...] = ()
+    """The budgets of its run."""
+    bounded: bool = True
+    """Whether budgets bound it: they do not hold up what undoes a run."""
     on_text: Callable[[str], None] | None = None
     """Told each piece of a model's text as it comes, if somebody listens."""
 

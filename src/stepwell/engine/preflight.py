@@ -13,6 +13,7 @@ from stepwell.definition.http_call import HTTP
 from stepwell.definition.schemas import problems_of, with_defaults
 from stepwell.definition.step import Location, NoRecipes, Step
 from stepwell.definition.suggest import did_you_mean
+from stepwell.engine.budget_checks import check_budgets
 from stepwell.engine.deciders import undecidable
 from stepwell.engine.retrieval import Retrieval
 from stepwell.engine.tool_checks import servers_wanted, tool_problems
@@ -48,8 +49,10 @@ class Preflight:
             await self._reach(loaded)
             found = [*check_calls(loaded, _Callees(self._parts, loaded.file)), *self._steps(loaded)]
             if not any(problem.severity == "error" for problem in found):  # else what is called may not load
-                found += [problem for child in self._parts.called_by(loaded) for problem in self._steps(child)]
-                self._asks = any(_asks(one) for one in (loaded, *self._parts.called_by(loaded)))
+                called = self._parts.called_by(loaded)
+                found += [problem for child in called for problem in self._steps(child)]
+                found += check_budgets(self._parts, loaded, called)
+                self._asks = any(_asks(one) for one in (loaded, *called))
             self._passed = None if found else loaded
             problems += found
         if self._asks and not any(problem.severity == "error" for problem in problems):

@@ -18,6 +18,7 @@ from stepwell.engine.events import Event, told_by
 from stepwell.engine.flight import Flights
 from stepwell.engine.ledger import Ledger
 from stepwell.engine.performer import CallContext, Performer, spent
+from stepwell.engine.run_budgets import RunBudgets
 from stepwell.engine.telling import Telling
 from stepwell.engine.vault import NO_VAULT, Vault
 from stepwell.engine.waiting import Waiting, parked
@@ -71,6 +72,8 @@ class World:
     tools: Tools
     listeners: Listeners
     definitions: Definitions | None = None
+    opened: Callable[[Wait], None] = lambda _: None
+    """Told of every wait that a pass opens, once it is durable."""
     clock: Clock = SYSTEM
     vault: Vault = NO_VAULT
     """Whose values are put into calls, and kept out of what comes of them."""
@@ -103,6 +106,7 @@ class LiveRuntime:
         self._sure = sure
         self._chain = (*loaded.run.project.get("chain", ()), loaded.run.workflow)
         self._timeout = definition.plan.workflow.timeout
+        self._budgets = RunBudgets(loaded.run.id, definition)
         self._world = world
         self.clock = steady(world.clock)
         self._ledger = Ledger(lease, loaded, world.store, self._tell, self.clock, world.clock.monotonic)
@@ -187,7 +191,9 @@ class LiveRuntime:
 
     async def definition(self, digest: str) -> Definition:
         assert self._world.definitions is not None
-        return await self._world.definitions.get(self._run.account, digest)
+        found = await self._world.definitions.get(self._run.account, digest)
+        self._budgets.learn(digest, found)
+        return found
 
     async def resolve(self, name: str, file: str) -> str:
         if self._world.definitions is None:
@@ -239,6 +245,9 @@ class LiveRuntime:
             workflow=self._run.workflow,
             on_text=telling,
             knowledge=self._run.project.get("knowledge"),
+            epoch=self._lease.epoch,
+            limits=self._budgets.at(path, self.recall),
+            bounded=not self._undoing,
         )
         self._arm()
         chained, asked = CHAIN.set(self._chain), REQUESTER.set(self._run.requester)
@@ -402,6 +411,7 @@ class LiveRuntime:
     def _tell_wait(self, wait: Wait) -> None:
         title = (wait.request or {}).get("title", "")
         self._emit("waiting", owner(wait.path), {"wait": wait.id, "kind": wait.kind, "title": title})
+        self._world.opened(wait)
 
     def _emit(self, name: str, path: str, data: dict[str, Json]) -> None:
         listeners = self._world.listeners

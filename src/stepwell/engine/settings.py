@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from stepwell.engine.budget_settings import NO_BUDGETS, BudgetSettings, budgets_of
 from stepwell.engine.http_settings import HTTP_KEYS, HttpSettings, http_of
 from stepwell.engine.limit_settings import LimitSettings, limit_variables, limits_of
 from stepwell.engine.mcp_settings import mcp_variables, servers_of
@@ -57,6 +58,7 @@ class Settings:
     models: Mapping[str, ModelSettings] = field(default_factory=_embedded_alone)
     limits: LimitSettings = field(default_factory=LimitSettings)
     mcp: Mapping[str, McpServer] = field(default_factory=dict)
+    budgets: BudgetSettings = NO_BUDGETS
     durability: Literal["full", "normal"] = "full"
     embedded_gguf: str = ""
     """A better model file for the embedded provider; "" is the one that is installed."""
@@ -85,6 +87,7 @@ class Settings:
         settings = replace(settings, http=http_of(reading, data.get("http", {}), environ))
         settings = replace(settings, secrets=read_secrets(reading, data.get("secrets", {}), root, environ))
         settings = replace(settings, mcp=servers_of(reading, data.get("mcp", {}), environ, root))
+        settings = replace(settings, budgets=budgets_of(reading, data.get("budget", {})))
         if reading.problems:
             raise DefinitionError(reading.problems)
         return settings
@@ -131,7 +134,7 @@ def _parsed(reading: Reading) -> dict[str, Json]:
     except tomllib.TOMLDecodeError as error:
         reading.refuse_syntax(str(error))
         return {}
-    known = ("project", "models", "limits", "http", "secrets", "mcp")
+    known = ("project", "models", "limits", "http", "secrets", "mcp", "budget")
     for section in data:
         if section in LATER:
             reading.refuse((section,), f"[{section}] is not read by this version", "take it out", code="not_performed")

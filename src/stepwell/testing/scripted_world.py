@@ -234,3 +234,11 @@ class AnyModels:
     def problems_with(self, model: Json, task: str = "generate") -> Sequence[Problem]:
         del model, task
         return ()
+
+    def unpriced(self, model: Json, task: str = "generate") -> Sequence[str]:
+        del model, task
+        return ()
+
+    def budget_of(self, workflow: str) -> Sequence[Any]:
+        del workflow
+        return ()

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 
 class Queueing:
@@ -48,7 +49,7 @@ class Queueing:
 _WATCHING: ContextVar[Queueing | None] = ContextVar("queueing", default=None)
 
 
-async def granted(slot: asyncio.Future[None]) -> None:
+async def granted(slot: asyncio.Future[Any]) -> None:
     """Wait for a slot, as time in a queue."""
     watching = _WATCHING.get()
     if slot.done() or watching is None:

@@ -73,6 +73,9 @@ class EmbeddedText:
     `gguf` names a file to use instead of the built-in one; `judges` says whether the model may be asked to classify.
     """
 
+    price = FREE
+    max_tokens = MAX_TOKENS
+
     def __init__(self, name: str = "embedded", *, gguf: str | Path = "", threads: int = 0) -> None:
         self.name = name
         self.judges = bool(gguf)

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Limited:
-    """A `LanguageModel` that lets at most `limit` calls of another one run at once; the others wait in order."""
+    """A `LanguageModel` that lets at most `limit` calls of another one, `inner`, run at once; others wait in order."""
 
     def __init__(self, model: LanguageModel, limit: int) -> None:
-        self._model = model
+        self._model = self.inner = model
         self._slots = LocalLimiter(limit)
 
     @property

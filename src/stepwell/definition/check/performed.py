@@ -29,7 +29,5 @@ def _refusal(where: Location, what: str, hint: str = "") -> Finding:
 
 
 def _workflow(workflow: Workflow) -> Iterator[Finding]:
-    if workflow.budget is not None:
-        yield _refusal(("budget",), "`budget`")
     if workflow.deliver:
         yield _refusal(("deliver",), "`deliver`")

@@ -34,6 +34,7 @@ from stepwell.stores.liveness import boot_seconds
 from stepwell.stores.memory.events import EventLog
 from stepwell.stores.memory.lanes import Lanes
 from stepwell.stores.memory.records import RunRecord, copied, queued, same
+from stepwell.stores.memory.spending import MemorySpending
 from stepwell.stores.memory.waits import Waits
 from stepwell.stores.rules import (
     BEING_UNDONE,
@@ -56,6 +57,7 @@ class MemoryRunStore(Waits):
 
     def __init__(self, *, clock: Callable[[], float] = time.time, uptime: Callable[[], float] = boot_seconds) -> None:
         super().__init__(clock, uptime)
+        self.spending = MemorySpending(self.people, clock)
         self._renewed = 0.0
         self._events = EventLog()
         self._runs_by_key: dict[tuple[str, str, str], RunRecord] = {}

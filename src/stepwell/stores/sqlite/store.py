@@ -44,6 +44,7 @@ from stepwell.stores.sqlite.creating import RunFilter, WaitFilter
 from stepwell.stores.sqlite.database import Database
 from stepwell.stores.sqlite.people import SqlitePeople
 from stepwell.stores.sqlite.rows import encode, message_of
+from stepwell.stores.sqlite.spending import SqliteSpending
 
 Json: TypeAlias = Any
 Connection: TypeAlias = sqlite3.Connection
@@ -67,6 +68,7 @@ class SqliteRunStore:
         database.migrate("runs", MIGRATIONS)
         self.database = database
         self.people = SqlitePeople(database, clock)
+        self.spending = SqliteSpending(database, clock)
         self._clock = clock
         self._uptime = uptime
         self._process = claiming.instance_of_this_process()
