@@ -7,6 +7,7 @@ goes on after the last of them and makes none twice; what a failed tool said is 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -91,12 +92,7 @@ class _Conversation:
         self.length += 1
         told = tuple({word: offer[word] for word in ("name", "description", "parameters")}
                      for offer in self._offers.values())  # fmt: skip
-        base = self._base
-        asked = ModelCall(
-            base.prompt, base.system, base.task, base.model, base.schema, knowledge=base.knowledge,
-            department=base.department, temperature=base.temperature, max_tokens=base.max_tokens, tools=base.tools,
-            offers=told, turns=tuple(self._turns),
-        )  # fmt: skip
+        asked = replace(self._base, offers=told, turns=tuple(self._turns))
         here = self._scope.part(paths.turn(self._scope.path, self.length))
         outcome = await _once(asked, self._scope, here, f"turn {self.length}")
         self._add(outcome.meta or {})

@@ -210,7 +210,7 @@ class Loop(Control):
         if len(failures) > tolerated:
             raise failed_inside(failures, "index")
         values = [outcome.value if outcome and not outcome.error else None for outcome in outcomes]
-        if not failures:
+        if not failures and not self.tolerate:
             return scope.complete(values)
         errors = {str(index): outcome.error for index, outcome in failures}
         return scope.complete(values, meta={"errors": errors, "count": len(failures)})

@@ -264,12 +264,20 @@ def _project(name: Json, where: Location, reading: _Reading) -> Project | None:
 
 def _check_names(test: TestCase, reading: _Reading, own: set[str]) -> None:
     """That scripts and expectations are of steps that there are."""
-    ids = {step.id: step.type for loaded in everything(test.project) for step in walk(blocks(loaded))}
+    steps = [step for loaded in everything(test.project) for step in walk(blocks(loaded))]
+    ids = {step.id: step.type for step in steps}
+    tools = {tool for step in steps for tool in getattr(step, "tools", ())}
+    # the calls of agent steps are scripted by tool
     for name in test.mock:
-        step = bare(f"/{name.strip('/')}").rpartition("/")[2]
+        step = bare(f"/{name.strip('/').partition('/$')[0]}").rpartition("/")[2]
+        agent, _, tool = step.partition(".")
+        if step in tools or (agent in ids and tool in tools):
+            continue
         where = (*test.where, "mock", name) if name in own else ("mock", name)
         if step not in ids:
-            reading.wrong(where, f"there is no step {step!r} to be scripted", did_you_mean(step, ids), "script")
+            reading.wrong(
+                where, f"there is no step {step!r} to be scripted", did_you_mean(step, [*ids, *tools]), "script"
+            )
         elif ids[step] in {"loop", "condition", "parallel", "set", "end", "sub_workflow"}:
             hint = "script the steps inside it" if ids[step] not in {"set", "end"} else "leave it out"
             reading.wrong(where, f"{step} is a {ids[step]}, which calls nothing and asks nobody", hint, "script")
