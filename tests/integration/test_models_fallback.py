@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
 
 from stepwell.adapters.models.anthropic_messages import Anthropic
 from stepwell.adapters.models.openai_compatible import OpenAICompatible
+from stepwell.engine.engine import open_engine
 from stepwell.engine.model_performer import ModelPerformer
 from stepwell.engine.performer import CallContext
+from stepwell.engine.settings import Settings
+from stepwell.engine.settings_models import ModelSettings
 from stepwell.errors import StepFailed
 from stepwell.interpreter.effect import ModelCall
 from stepwell.testing.provider_server import ProviderServer, Reply
@@ -157,3 +161,28 @@ async def test_every_name_is_known_before_the_run():
         with pytest.raises(StepFailed) as caught:
             await performer(ModelCall(prompt="x", model={"nmae": "big"}), CallContext("a", "r", "/l", 1, "k", 5))
         assert caught.value.kind == "validation_error"
+
+
+async def test_a_fallback_that_cannot_be_asked_is_a_warning_before_the_run(tmp_path):
+    models = {
+        "embedded": ModelSettings("embedded", "embedded"),
+        "keyless": ModelSettings("keyless", "openai", "", model="m"),
+    }
+    recipe = {"recipe": "r", "prompt": "x", "output_schema": SCHEMA, "model": {"fallback": []}}
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "r.yaml").write_text(json.dumps(recipe))
+    steps = [
+        {"id": "a", "type": "llm_call", "prompt": "x", "model": {"fallback": ["keyless"]}},
+        {"id": "b", "type": "llm_call", "prompt": "x", "model": {"fallback": ["nobody"]}},
+        {"id": "c", "type": "llm_call", "prompt": "x", "model": {"temprature": 1}},
+        {"id": "d", "type": "recipe", "recipe": "r"},
+    ]
+    (tmp_path / "w.json").write_text(json.dumps({"workflow": "w", "steps": steps}))
+    settings = Settings(root=tmp_path, models=models, default_model="embedded")
+    async with open_engine(f"sqlite:///{tmp_path}/s.db", settings=settings) as engine:
+        found = await engine.preflight(engine.load(tmp_path / "w.json"), {})
+    assert [(one.severity, one.message) for one in found] == [
+        ("warning", "step a: model keyless has no key"),
+        ("error", "step b: there is no model 'nobody'; configured: embedded, keyless"),
+        ("error", "step c: `model` says 'temprature', which means nothing"),
+    ]

@@ -33,7 +33,8 @@ class ModelChoice(BaseModel):
     name: str = ""
     temperature: float | None = Field(None, ge=0, le=2)
     max_tokens: int | None = Field(None, ge=1)
-    fallback: tuple[str, ...] = ()
+    fallback: tuple[str, ...] | None = None
+    """Models that are asked in turn when it fails; none said: those of the settings."""
 
 
 def _model(value: Json) -> Json:

@@ -17,7 +17,7 @@ from stepwell.engine.budget_checks import check_budgets
 from stepwell.engine.deciders import undecidable
 from stepwell.engine.retrieval import Retrieval
 from stepwell.engine.tool_checks import servers_wanted, tool_problems
-from stepwell.errors import DefinitionError, NotFound, Problem
+from stepwell.errors import DefinitionError, NotFound, Problem, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from stepwell.ports import Person
 
 Json: TypeAlias = Any
+
+
+_WARNINGS = frozenset({"model_fallback"})
+"""Codes of what does not stand in the way of a run."""
 
 
 class Preflight:
@@ -88,7 +92,8 @@ class Preflight:
                 place = (*where, code if hasattr(step, code) else "type")
                 line, column = loaded.positions.place(place)
                 pointer = "".join(f"/{part}" for part in place)
-                yield Problem("error", code, f"step {step.id}: {message}", hint, loaded.file, line, column, pointer)
+                severity: Severity = "warning" if code in _WARNINGS else "error"
+                yield Problem(severity, code, f"step {step.id}: {message}", hint, loaded.file, line, column, pointer)
 
     def _step(self, step: Step, loaded: LoadedWorkflow) -> Iterator[tuple[str, str, str]]:
         parts = self._parts
@@ -143,8 +148,8 @@ class Preflight:
             yield "model", "no model is configured", "install the extra `local`, or name a model in stepwell.toml"
             return
         for problem in self._parts.models.problems_with(model, task):
-            if problem.severity == "error":
-                yield problem.code, problem.message, problem.hint
+            code = problem.code if problem.severity == "error" else "model_fallback"
+            yield code, problem.message, problem.hint
 
     async def doctor(self) -> list[Problem]:
         """What works and what is missing; severity note for what is fine."""
