@@ -52,7 +52,7 @@ def test_the_promised_commands_are_all_there() -> None:
         "runs redrive", "runs rerun", "incidents list", "incidents show", "incidents retry", "incidents provide",
         "incidents skip", "incidents fallback", "incidents compensate", "incidents fail",
         "approvals list", "approvals show", "approvals approve", "approvals reject", "kinds", "recipes", "doctor",
-        "tools list", "kb list", "kb search", "kb add",
+        "tools list", "tools show", "tools call", "kb list", "kb search", "kb add",
     }  # fmt: skip
     assert promised <= paths
 

@@ -9,7 +9,9 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+from stepwell.adapters.redaction import Redactor
 from stepwell.engine.engine import open_engine
 from stepwell.engine.events import TEXT, Event
 from stepwell.engine.secret import Secret
@@ -187,3 +189,19 @@ def _read(terminal: int) -> str:
         parts.append(part)
     os.close(terminal)
     return b"".join(parts).decode("utf-8", "replace")
+
+
+async def test_streamed_text_holds_no_secret_wherever_its_parts_are_cut() -> None:
+    told: list[Any] = []
+    hide = Redactor({"KEY": "CANARY-9f3"})
+    telling = Telling(lambda _name, _path, data: told.append((data["answer"], data["text"])), "/a", 1, hide)
+    telling.begin()
+    for piece in ("say CAN", "ARY", "-9f3 and CAN"):
+        telling(piece)
+        telling.flush()
+    telling.begin()
+    telling("CANARY-9f")
+    telling.close()
+    first = "".join(text for answer, text in told if answer == 1)
+    assert first == "say [secret KEY] and CAN"
+    assert "".join(text for answer, text in told if answer == 2) == "CANARY-9f"

@@ -59,7 +59,7 @@ class Addresses:
         if found and not fit:
             said = f"{host} is at {found[0]}, an address that is not public"
             hint = f'to allow it, add "{host}" to allow_private under [http] in stepwell.toml'
-            raise StepFailed("refused", said, detail={"sent": False, "address": found[0], "hint": hint})
+            raise StepFailed("refused", f"{said}; {hint}", detail={"sent": False, "address": found[0]})
         return fit
 
     def _fits(self, address: Address) -> bool:

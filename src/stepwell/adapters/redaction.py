@@ -158,6 +158,9 @@ class Redactor:
         return value
 
 
+NOTHING_HIDDEN = Redactor({})
+
+
 class RedactedStream:
     """A text that comes in parts: what may be the beginning of a secret is held back until more has come."""
 

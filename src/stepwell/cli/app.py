@@ -38,7 +38,7 @@ _COMMANDS = {
     "kb": ("stepwell.cli.kb:kb", "Fill and search the knowledge base."),
     "recipes": ("stepwell.cli.recipes:recipes", "List the recipes that a workflow can use."),
     "models": ("stepwell.cli.models:models", "See the models that workflows can name, and try one."),
-    "tools": ("stepwell.cli.tools:tools", "List the tools that a workflow can call."),
+    "tools": ("stepwell.cli.tools:tools", "List, show and call the tools that workflows use."),
     "kinds": ("stepwell.cli.kinds:kinds", "List the kinds of step, with their fields."),
     "schema": ("stepwell.cli.schema:schema", "The language as JSON Schema, for editors."),
     "doctor": ("stepwell.cli.doctor:doctor", "What is configured, reachable and missing, each with a fix."),

@@ -28,6 +28,7 @@ from stepwell.engine.people import People, Who
 from stepwell.engine.preflight import Preflight
 from stepwell.engine.recipes import Recipes
 from stepwell.engine.reruns import Reruns
+from stepwell.engine.trial import ToolTrial
 from stepwell.engine.versions import Versions
 from stepwell.engine.worker import Worker
 from stepwell.errors import Conflict, InputError, NotFound, Problem, StepFailed
@@ -94,6 +95,7 @@ class Engine:
             parts.store, self._bundles, self.incidents, self.people, getattr(settings, "budgets", NO_BUDGETS), self._now
         )
         self.reruns = Reruns(parts.store, self._bundles, self.people, self._now)
+        self.trial = ToolTrial(world, ACCOUNT)
         self.models = ModelList(settings, parts.models, ACCOUNT)
         self.versions = Versions(parts, self._bundles, self._preflight, self.people, self._now)
         self.recipes = Recipes(parts, self.people, self._now, settings.root)

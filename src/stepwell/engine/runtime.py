@@ -233,7 +233,7 @@ class LiveRuntime:
             self._emit("step_started", path, {"attempt": number})
         left = max(0.0, self.remaining()) + PAST_DEADLINE
         wanted = effect.word == "model" and self._world.listeners.wants_text(self.run_id)
-        telling = Telling(self._emit, path, number) if wanted else None
+        telling = Telling(self._emit, path, number, self._world.vault.redactor) if wanted else None
         context = CallContext(
             account=self._run.account,
             run_id=self.run_id,

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from stepwell.adapters.redaction import NOTHING_HIDDEN, Redactor
 from stepwell.engine.events import TEXT
 from stepwell.journal import path as paths
 
@@ -25,7 +26,13 @@ class Telling:
     Another request (a fallback, the next turn) makes another `answer`; what came before it is void or done.
     """
 
-    def __init__(self, emit: Callable[[str, str, dict[str, Json]], None], path: str, attempt: int) -> None:
+    def __init__(
+        self,
+        emit: Callable[[str, str, dict[str, Json]], None],
+        path: str,
+        attempt: int,
+        hide: Redactor = NOTHING_HIDDEN,
+    ) -> None:
         self._emit = emit
         self._step, _, turn = path.partition(paths.TURN)
         self._facts: dict[str, Json] = {"attempt": attempt, "answer": 1}
@@ -34,10 +41,12 @@ class Telling:
         self._begun = False
         self._deaf = False
         self._pieces: list[str] = []
+        self._clean = hide.stream(self._pieces.append)
         self._due: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
         """Another request is made."""
+        self._clean.end()
         self.flush()
         if self._begun:
             self._facts["answer"] += 1
@@ -46,7 +55,7 @@ class Telling:
     def __call__(self, piece: str) -> None:
         if self._deaf:
             return
-        self._pieces.append(piece)
+        self._clean.feed(piece)
         if self._due is None:
             self._due = asyncio.get_running_loop().call_later(JOINED, self.flush)
 
@@ -62,5 +71,6 @@ class Telling:
 
     def close(self) -> None:
         """Tell the rest, and nothing after it."""
+        self._clean.end()
         self.flush()
         self._deaf = True
