@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import os
+from collections.abc import AsyncIterator, Iterator
 
-from stepwell.adapters.limits import LocalLimiter, NoLimiter
+import pytest
+from tests.redis_server import redis_server
+
+from stepwell.adapters.limits import LocalLimiter, NoLimiter, RedisLimiter, Terms
 from stepwell.ports import LimitStanding
 from stepwell.testing.limiter_contract import LIMIT, LimiterContract
 
@@ -13,6 +17,25 @@ class TestLocalLimiter(LimiterContract):
     @pytest.fixture
     def limited(self) -> LocalLimiter:
         return LocalLimiter(LIMIT)
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[str]:
+    """A URL: of `STEPWELL_TEST_REDIS`, else of a server started for these tests."""
+    if given := os.environ.get("STEPWELL_TEST_REDIS"):
+        yield given
+        return
+    with redis_server() as server:
+        yield server.url
+
+
+class TestRedisLimiter(LimiterContract):
+    @pytest.fixture
+    async def limited(self, redis: str) -> AsyncIterator[RedisLimiter]:
+        limiter = RedisLimiter(redis, Terms(LIMIT, cut=10.0))  # a busy machine is no outage
+        yield limiter
+        assert limiter.degraded == ""
+        await limiter.aclose()
 
 
 async def test_no_limit_is_none():

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.adapters.http_tool import HttpTool
-from stepwell.adapters.limits import LocalLimiter, NoLimiter
+from stepwell.adapters.limits import LocalLimiter, NoLimiter, RedisLimiter, Terms
 from stepwell.adapters.mcp.pool import Pool
 from stepwell.adapters.mcp.tools import McpTools
 from stepwell.adapters.models.anthropic_messages import Anthropic
@@ -171,11 +172,17 @@ def _file(database: str) -> Path:
 
 
 def _limiter(settings: Settings) -> Limiter:
-    if settings.limits.redis:
-        message = "limits over all processes ([limits] redis) are not performed by this version"
-        raise DefinitionError([Problem("error", "not_performed", message, "take it out")])
-    calls = settings.limits.model_calls
-    return LocalLimiter(calls) if calls else NoLimiter()
+    limits = settings.limits
+    if not limits.model_calls:
+        return NoLimiter()
+    if not limits.redis:
+        return LocalLimiter(limits.model_calls)
+    if find_spec("redis") is None:
+        message = "[limits] redis needs the package redis, which is not installed"
+        raise DefinitionError([Problem("error", "missing", message, "pip install 'stepwell[redis]'")])
+    return RedisLimiter(
+        limits.redis.reveal(), Terms(limits.model_calls, lease=limits.lease, on_error=limits.on_limiter_error)
+    )
 
 
 def _limited(model: ModelSettings, settings: Settings) -> EmbeddedText | ProviderModel | Limited:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from stepwell.engine.secret import NO_SECRET, Secret
+from stepwell.errors import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stepwell.engine.settings_text import Reading
+    from stepwell.ports import LimitStanding
 
 Json: TypeAlias = Any
 OnLimiterError: TypeAlias = Literal["local", "open", "closed"]
@@ -124,3 +126,16 @@ def _split(url: str) -> Any:
     except ValueError:
         raise ValueError("redis is no address that can be read") from None
     return split
+
+
+def limit_in_force(standing: LimitStanding) -> Problem:
+    """What doctor says of the limit."""
+    if not standing.limit:
+        return Problem("note", "limits", "no limit on model calls", "set [limits] model_calls")
+    limit = f"at most {standing.limit} model calls of an account in flight"
+    if standing.degraded:
+        said = f"{limit} in each process: Redis, where all are to be counted, cannot be asked: {standing.degraded}"
+        return Problem("warning", "limits", said, "see that Redis runs and that [limits] redis is its address")
+    where = "over all processes" if standing.scope == "shared" else "in this process"
+    counts = f"{standing.holding} are now, {standing.waiting} wait"
+    return Problem("note", "limits", f"{limit} {where}; {counts}" if standing.scope == "shared" else f"{limit} {where}")

@@ -15,6 +15,7 @@ from stepwell.definition.step import Location, NoRecipes, Step
 from stepwell.definition.suggest import did_you_mean
 from stepwell.engine.budget_checks import check_budgets
 from stepwell.engine.deciders import undecidable
+from stepwell.engine.limit_settings import limit_in_force
 from stepwell.engine.retrieval import Retrieval
 from stepwell.engine.tool_checks import servers_wanted, tool_problems
 from stepwell.errors import DefinitionError, NotFound, Problem, Severity
@@ -165,6 +166,8 @@ class Preflight:
             found += problems or [Problem("note", "model", "every configured model can be asked")]
         documents = await parts.knowledge.documents("default")
         found.append(Problem("note", "knowledge", f"{len(documents)} documents"))
+        if parts.limiter is not None:
+            found.append(limit_in_force(await parts.limiter.standing(parts.account)))
         found.append(_people_known(await parts.store.people.people("default")))
         return found
 

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
 
 class Lane:
@@ -56,12 +56,12 @@ class Lane:
             given += self.give(next(iter(self._waiting)))
         return given
 
-    def refuse(self, problem: Exception) -> None:
+    def refuse(self, problem: Callable[[], Exception]) -> None:
         """Tell everyone who waits that there will be no slot."""
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
-                future.set_exception(problem)
+                future.set_exception(problem())
 
     def end(self, call: str) -> None:
         """The call is over, or wants no slot any more. Saying so again changes nothing."""
