@@ -25,6 +25,8 @@ from stepwell.engine.parts import Parts
 from stepwell.engine.runtime import World
 from stepwell.errors import StepFailed
 from stepwell.interpreter.effect import ModelCall
+from stepwell.journal.explain import explain
+from stepwell.journal.view import RunTree
 from stepwell.ports import Limiter, ModelReply, ModelRequest
 from stepwell.stores.knowledge_memory import MemoryKnowledge
 from stepwell.stores.memory import MemoryRunStore
@@ -381,7 +383,7 @@ async def test_waiting_for_a_slot_is_not_the_steps_time_and_is_told():
         await Crowd(limiter).until(1, 1, ACCOUNT)
         await asyncio.sleep(1.5)
         model.open.set()
-        assert {(await run.wait()).status for run in (first, second)} == {"completed"}
+        assert [(await run.wait()).error for run in (first, second)] == [None, None]
         (step,) = (await engine.tree(second.run_id)).steps
         assert step.meta["queued_ms"] >= 1000
 
@@ -419,3 +421,28 @@ async def test_c119_runs_go_on_without_redis(redis):
             str(said)
             == "note[limits] at most 3 model calls of an account in flight over all processes; 0 are now, 0 wait"
         )
+
+
+async def test_explain_says_when_a_step_waited_for_a_slot():
+    limiter, model = LocalLimiter(1), Echo()
+    model.open.clear()
+
+    def why(tree: RunTree) -> str:
+        return explain(tree, now=time.time()).steps[-1].why
+
+    async with engine_of(model, limiter) as engine:
+        holding = await engine.start(workflow([ASKS]), {"say": "first"})
+        await Crowd(limiter).until(1, 0, ACCOUNT)
+        waiting = await engine.start(workflow([ASKS]), {"say": "second"})
+        said = "it waited for a slot: the account had as many model calls in flight as it may (model_calls)."
+        async with asyncio.timeout(SOON):
+            while not why(await engine.tree(waiting.run_id)).endswith(said):
+                await asyncio.sleep(0.1)
+            while not why(await engine.tree(holding.run_id)).startswith("It is running since "):
+                await asyncio.sleep(0.1)
+        assert "slot" not in why(await engine.tree(holding.run_id))
+        model.open.set()
+        assert (await waiting.wait()).status == "completed"
+        (step,) = (await engine.tree(waiting.run_id)).steps
+        assert "waited_for" not in step.meta
+        assert step.attempt_log[0]["usage"]["queued_ms"] > 100

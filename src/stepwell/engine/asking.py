@@ -95,7 +95,7 @@ class Asking:
     """The requests of one performed model call. `slot` is held around each of them, and `purse` pays for it.
 
     `others` are asked in turn when the model fails in a way that says nothing against the question; `name` is what the
-    settings call the model.
+    settings call the model. `on_queue` hears when a request waits for a slot, and when it does no more.
     """
 
     def __init__(
@@ -106,12 +106,13 @@ class Asking:
         *,
         name: str = "",
         others: Sequence[Choice] = (),
+        on_queue: Callable[[bool], None] | None = None,
     ) -> None:
         self.usage = Usage() if purse is None else Usage(budget=purse.facts)
         self._asked = [Choice(name, model), *others]
         self._purse = purse
         self._slot = slot
-        self._queueing = Queueing()
+        self._queueing = Queueing(on_queue)
 
     async def ask(self, request: ModelRequest) -> ModelReply:
         """One request. Raises StepFailed, with what the call has taken so far in `detail["usage"]`."""

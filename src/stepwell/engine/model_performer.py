@@ -130,7 +130,7 @@ class ModelPerformer:
             return nullcontext() if limiter is None else limiter.slot(context.account)
 
         purse = None if self._spender is None else Purse(self._spender, context, self._instead)
-        return Asking(choice.model, slot, purse, name=choice.name, others=others)
+        return Asking(choice.model, slot, purse, name=choice.name, others=others, on_queue=context.on_queue)
 
     def _instead(self, name: str) -> tuple[LanguageModel, str]:
         """The model that a budget names, and the provider's own name of it. Raises StepFailed("not_found")."""

@@ -36,6 +36,8 @@ class CallContext:
     """The budgets of its run."""
     bounded: bool = True
     """Whether budgets bound it: they do not hold up what undoes a run."""
+    on_queue: Callable[[bool], None] | None = None
+    """Told when the call begins to wait for a slot of a limit, and when it has one (or has given up)."""
     on_text: Callable[[str], None] | None = None
     """Told each piece of a model's text as it comes, if somebody listens."""
 

@@ -243,6 +243,7 @@ class LiveRuntime:
             timeout=min(plan.timeout or left, left),
             requester=self._run.requester,
             workflow=self._run.workflow,
+            on_queue=attempt.queue,
             on_text=telling,
             knowledge=self._run.project.get("knowledge"),
             epoch=self._lease.epoch,
@@ -392,7 +393,8 @@ class LiveRuntime:
         ]
         for place, attempt in unsaid:
             if now - attempt.started >= ANNOUNCE / 2:
-                draft = Draft(place, "started", Body(started=attempt.started, attempts=attempt.number))
+                meta = {"waited_for": "model_calls", "at": now} if attempt.queued else None
+                draft = Draft(place, "started", Body(started=attempt.started, attempts=attempt.number, meta=meta))
                 self._ledger.ride(draft, quietly=True)
         if self._ledger.rides:
             appended = asyncio.ensure_future(self._world.store.append(self._lease, Batch(self.closing())))

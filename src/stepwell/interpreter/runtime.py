@@ -24,7 +24,7 @@ Json: TypeAlias = Any
 class Attempt:
     """One performed attempt: its result or its failure, with times in UTC seconds."""
 
-    __slots__ = ("ended", "failure", "meta", "number", "outgoing", "started", "text", "value")
+    __slots__ = ("ended", "failure", "meta", "number", "outgoing", "queued", "started", "text", "value")
 
     def __init__(self, number: int, started: float) -> None:
         self.number = number
@@ -35,6 +35,12 @@ class Attempt:
         self.meta: dict[str, Json] | None = None
         self.outgoing: tuple[Any, ...] = ()
         self.failure: StepFailed | None = None
+        self.queued = False
+        """Whether it waits for a slot of a limit now."""
+
+    def queue(self, waits: bool) -> None:  # noqa: FBT001 -- the one thing that is told
+        """Note that it begins to wait for a slot, or does no more."""
+        self.queued = waits
 
 
 class Runtime(Protocol):

@@ -207,7 +207,11 @@ class _Explainer:
             return text, {"attempt": last["number"] + 1, "retry_at": due, "error": last["error"]}
         began = f" since {time_text(record.started)}" if record.started else ""
         if self.moved:
-            return f"It is running{began}.", {"started_at": instant(record.started)}
+            queued, waited = record.meta or {}, ""
+            if queued.get("waited_for"):
+                full = "the account had as many model calls in flight as it may"
+                waited = f" At {time_text(queued['at'])} it waited for a slot: {full} ({queued['waited_for']})."
+            return f"It is running{began}.{waited}", {"started_at": instant(record.started), **queued}
         return f"It was begun{began and f' at {time_text(record.started)}'} and has not ended.", {
             "started_at": instant(record.started)
         }

@@ -75,7 +75,8 @@ class Told:
 
     @property
     def meta(self) -> dict[str, Json] | None:
-        return self.end.meta if self.end is not None else None
+        said = self.end or self.begin
+        return said.meta if said is not None else None
 
     @property
     def started(self) -> float:
@@ -135,13 +136,15 @@ class Told:
                 yield body
 
 
+_TAKEN = ("model", "input_tokens", "output_tokens", "cached_tokens", "tokens_without_price", "fell_back", "queued_ms")
+
+
 def _usage(body: Body) -> dict[str, Json]:
     """What an attempt took of a model, if it asked one: an unknown cost is null."""
     meta = body.meta or {}
     if meta.get("input_tokens") is None:
         return {}
-    words = ("model", "input_tokens", "output_tokens", "cached_tokens", "tokens_without_price", "fell_back")
-    usage = {word: meta[word] for word in words if meta.get(word) is not None}
+    usage = {word: meta[word] for word in _TAKEN if meta.get(word) is not None}
     return {"usage": usage | {"cost_usd": meta.get("cost_usd")}}
 
 

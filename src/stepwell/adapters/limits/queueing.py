@@ -6,17 +6,18 @@ The law of the file: waiting for a slot is nobody's working time, wherever below
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 
 class Queueing:
-    """What the calls made inside `watching` waited for slots, in seconds."""
+    """What the calls made inside `watching` waited for slots, in seconds; `told` hears when a wait begins and ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: Callable[[bool], None] | None = None) -> None:
         self.seconds = 0.0
+        self._told = told or _nobody
         self._deadline: asyncio.Timeout | None = None
 
     @contextmanager
@@ -37,13 +38,19 @@ class Queueing:
         until = deadline.when() if deadline is not None else None
         if deadline is not None and until is not None:
             deadline.reschedule(None)
+        self._told(True)
         try:
             yield
         finally:
+            self._told(False)
             waited = loop.time() - begun
             self.seconds += waited
             if deadline is not None and until is not None:
                 deadline.reschedule(until + waited)
+
+
+def _nobody(waits: bool) -> None:  # noqa: FBT001 -- the one thing that is told
+    """Hear nothing."""
 
 
 _WATCHING: ContextVar[Queueing | None] = ContextVar("queueing", default=None)
