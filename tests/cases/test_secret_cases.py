@@ -255,3 +255,35 @@ async def test_c034_a_run_does_not_begin_without_its_secrets(project: Project, t
     assert "did you mean 'KEY'?" in project.told[-1]
     assert not (tmp_path / "got").exists()
     assert_nowhere(project)
+
+
+async def test_c034_no_value_comes_in_by_another_way(project: Project, tmp_path: Path) -> None:
+    rows = json.dumps([f"x {CANARY}"])
+    await project.stepwell("run", "main.yaml", "-i", f"rows:={rows}")
+    assert "error[secret] the value of the secret 'KEY' stands in the input" in project.told[-1]
+    (project.root / "pasted.yaml").write_text(
+        f"workflow: pasted\nsteps:\n- {{id: a, type: tool_call, tool: plain, arguments: {{text: '{CANARY}'}}}}\n"
+    )
+    await project.stepwell("run", "pasted.yaml")
+    assert "the value of the secret 'KEY' stands in the definition" in project.told[-1]
+    (project.root / "pasted.yaml").unlink()
+    (project.root / "asks.yaml").write_text(
+        "workflow: asks\nsteps:\n- {id: told, type: wait, event: news, expires_in: 1h}\n"
+        "- {id: ask, type: approval, title: Sure?}\noutput: {said: '{{step.ask.comment}}', told: '{{step.told}}'}\n"
+    )
+    await project.stepwell("run", "asks.yaml")
+    await project.stepwell("events", "send", "news", "--data", json.dumps({"token": CANARY}))
+    await project.stepwell("runs", "resume", json.loads(await project.stepwell("runs", "list", "--json"))[0]["id"])
+    wait = json.loads(await project.stepwell("approvals", "list", "--json"))[0]
+    await project.stepwell("approvals", "approve", wait["id"], "--comment", f"use {CANARY}")
+    assert "use [secret KEY]" in await project.stepwell("runs", "show", wait["run"], "--json")
+    assert not (tmp_path / "got").exists()
+    assert_nowhere(project)
+
+
+async def test_c034_scripted_runs_need_no_secret_and_get_none(project: Project, tmp_path: Path) -> None:
+    (project.root / "failing.yaml").write_text(FAILING.replace("secret.KEY", "secret.ABSENT"))
+    (project.root / "mock.yaml").write_text("a: {output: 1}\n")
+    told = await project.stepwell("run", "failing.yaml", "--mock", "mock.yaml", "--json")
+    assert json.loads(told.splitlines()[-1])["status"] == "completed"
+    assert not (tmp_path / "got").exists()

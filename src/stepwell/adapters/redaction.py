@@ -74,6 +74,11 @@ class Redactor:
         clean = self._walked(value, suspects)
         return clean, _encode(clean)
 
+    def named(self, value: Json) -> list[str]:
+        """The names of the secrets whose values stand in plain JSON."""
+        found = {self._markers[form] for form in self._suspects(_encode(value))} if self._markers else set()
+        return sorted(marker.removeprefix("[secret ").removesuffix("]") for marker in found)
+
     def stream(self, tell: Callable[[str], None]) -> RedactedStream:
         """What tells a text that comes in parts, without secrets."""
         return RedactedStream(self, tell)

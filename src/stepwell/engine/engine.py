@@ -87,6 +87,7 @@ class Engine:
         self._worker.use(self._world_of)
         self._world = world
         self._now = world.clock.now
+        self._hide = world.vault.redactor.json
         self._preflight = Preflight(parts)
         self.people = People(parts.store.people, ACCOUNT)
         self.approvals = Deciding(parts.store, ACCOUNT, self._now)
@@ -283,7 +284,7 @@ class Engine:
 
         Raises NotFound, Forbidden, AlreadyDecided, Gone, Conflict (stale) and InputError (form).
         """
-        said = {"decision": decision, "comment": comment, "data": data}
+        said = self._hide(normalise({"decision": decision, "comment": comment, "data": data}))
         return await self.approvals.decide(wait_id, said, by, digest)
 
     async def send_event(self, name: str, data: Json = None, *, event_id: str = "") -> int:
@@ -294,7 +295,7 @@ class Engine:
         """
         if not name or len(name) > 200:
             raise InputError([Problem("error", "event", "an event has a name of 1 to 200 characters")])
-        event = SentEvent(event_id or f"e{secrets.token_hex(8)}", name, normalise(data), self._now())
+        event = SentEvent(event_id or f"e{secrets.token_hex(8)}", name, self._hide(normalise(data)), self._now())
         return await self._store.send_event(ACCOUNT, event)
 
     async def served(self) -> bool:

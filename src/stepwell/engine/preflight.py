@@ -50,6 +50,7 @@ class Preflight:
     async def check(self, loaded: LoadedWorkflow, value: Json, *, requester: str = "") -> tuple[Json, list[Problem]]:
         """The input with its defaults, and every problem but those that loading already told."""
         filled, problems = checked_input(loaded.workflow.input, value)
+        problems += self._parts.vault.stray(filled, "the input", "input")
         if self._passed is not loaded:
             await self._reach(loaded)
             found = [*check_calls(loaded, _Callees(self._parts, loaded.file)), *self._steps(loaded)]
@@ -84,6 +85,7 @@ class Preflight:
     def _steps(self, loaded: LoadedWorkflow) -> Iterator[Problem]:
         yield from self._told(loaded, lambda step: self._step(step, loaded))
         yield from self._parts.vault.missing(loaded, _everything(loaded))
+        yield from self._parts.vault.stray(loaded.data, "the definition", loaded.file)
 
     def _told(
         self, loaded: LoadedWorkflow, check: Callable[[Step], Iterator[tuple[str, str, str]]]

@@ -65,6 +65,12 @@ class Vault:
             said = f"the secret {name!r} has fewer than {SHORTEST} characters"
             yield said, "such a text cannot be kept out of what is recorded; use a longer one"
 
+    def stray(self, value: Json, what: str, file: str) -> Iterator[Problem]:
+        """A problem for every secret whose value stands where it would be recorded: in a definition, in an input."""
+        for name in self.redactor.named(value):
+            hint = f"write {{{{secret.{name}}}}} where it is needed" if name in self._secrets else "take it out"
+            yield Problem("error", "secret", f"the value of the secret {name!r} stands in {what}", hint, file)
+
     def missing(self, loaded: LoadedWorkflow, places: Iterator[tuple[Location, Step]]) -> Iterator[Problem]:
         """A problem, with its place, for every secret that the steps of a workflow name and that cannot be used."""
         for where, step in places:
