@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stepwell.adapters.mcp.failures import McpConnectError
+from stepwell.adapters.mcp.failures import McpConnectError, McpConnectionLost
 from stepwell.adapters.mcp.result import plain, text_of
 
 if TYPE_CHECKING:
@@ -20,18 +20,23 @@ Json: TypeAlias = Any
 BLANK = "about:blank"
 _OPENS = re.compile(r"navigate|tabs?$|close|resize|install")
 """In the names of tools that need no page."""
+_DIED = re.compile(r"(page, context or )?browser has been closed|Target (page )?crashed|Browser closed")
 _SECTION = re.compile(r"^### (.+)$", re.MULTILINE)
 _PAGE = re.compile(r"^- Page (URL|Title): (.*)$", re.MULTILINE)
+_DOWNLOADED = re.compile(r'^- Downloaded file (.+) to "(.+)"$', re.MULTILINE)
 _FENCED = re.compile(r"^```[a-z]*\n(.*?)\n?```$", re.DOTALL)
 
 
 def seen(answer: CallToolResult, tool: str, arguments: dict[str, Json], *, new: bool) -> Json:
     """The result of a call of a browser's tool; `new` says that nothing was called in the session before.
 
-    Text in the sections of Playwright's server becomes an object: its `text`, and of `result`, `page` and `snapshot`
-    what is there. Raises McpConnectError where the page is not the run's, and McpRefused.
+    Text in the sections of Playwright's server becomes an object: its `text`, and of `result`, `page`, `snapshot` and
+    `downloads` what is there. Raises McpConnectError where the page is not the run's, McpConnectionLost where the
+    browser died in the call, and McpRefused.
     """
     text = text_of(answer)
+    if text.startswith("### Error") and _DIED.search(text):
+        raise McpConnectionLost("the browser ended during the call")
     if not _OPENS.search(tool):
         page = _page(text)
         if page.get("url") == BLANK and BLANK not in json.dumps(arguments):
@@ -56,6 +61,8 @@ def _read(text: str) -> dict[str, Json]:
         found["page"] = page
     if fenced := _FENCED.match(sections.get("Snapshot", "")):
         found["snapshot"] = fenced[1]
+    if saved := _DOWNLOADED.findall(text):
+        found["downloads"] = [{"name": name, "path": path} for name, path in saved]
     return found
 
 

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.adapters.mcp import browser
-from stepwell.adapters.mcp.failures import McpConnectError, McpError, step_failure
+from stepwell.adapters.mcp.failures import McpConnectError, McpConnectionLost, McpError, step_failure
 from stepwell.adapters.mcp.result import plain
 from stepwell.errors import StepFailed
 from stepwell.ports import Tool
@@ -94,7 +94,7 @@ class McpTools:
                 return plain(answer)
             try:
                 return browser.seen(answer, tool, arguments, new=new)
-            except McpConnectError:  # nobody shall take this session for the run's
+            except (McpConnectError, McpConnectionLost):  # nobody shall take this session for the run's
                 self._pool.discard(server, scope)
                 raise
         except McpError as error:
