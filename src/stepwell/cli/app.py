@@ -43,6 +43,7 @@ _COMMANDS = {
     "schema": ("stepwell.cli.schema:schema", "The language as JSON Schema, for editors."),
     "doctor": ("stepwell.cli.doctor:doctor", "What is configured, reachable and missing, each with a fix."),
     "worker": ("stepwell.cli.worker:worker", "Carry on every run that is due, until stopped."),
+    "mcp": ("stepwell.cli.mcp:mcp", "Serve workflows as tools to a program that speaks MCP."),
     "bench": ("stepwell.cli.bench:bench", "Measure how fast this machine carries runs on."),
 }
 
