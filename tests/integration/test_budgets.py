@@ -73,7 +73,7 @@ async def test_a_run_stops_when_its_budget_is_spent_and_says_how_to_go_on(projec
         assert (run.status, run.error["kind"]) == ("failed", "budget_exceeded")
         assert run.error["detail"]["hint"].startswith(f"stepwell budget raise {run.id} --tokens ")
         assert len(project.server.requests) == 2
-        assert run.usage == {"input_tokens": 600, "output_tokens": 400, "requests": 2, "tokens_without_price": 1_000}
+        assert run.usage == {"input_tokens": 600, "output_tokens": 400, "tokens_without_price": 1_000}
         assert [one.key for one in await engine.budgets.usage("step")] == ["/a", "/b"]
         assert [one.requests for one in await engine.budgets.usage("run", UsageFilter((run.id,)))] == [2]
 
@@ -141,7 +141,7 @@ async def test_forty_branches_stay_inside_the_budget_and_siblings_go_on_while_on
         raised = await engine.budgets.raise_to(Scope(run.id), tokens=500 * 40 + bound)
         assert len(raised.continued) == waiting
         assert (await handle.wait(until_final=True)).status == "completed"
-        assert (await engine.run(run.id)).usage["requests"] == 40
+        assert [one.requests for one in await engine.budgets.usage("run")] == [40]
 
 
 async def test_a_raise_between_the_refusal_and_the_incident_is_not_lost(project):
@@ -223,7 +223,7 @@ async def test_a_sub_workflow_is_bounded_by_its_own_budget_and_by_those_around_i
         ]
         await engine.budgets.raise_to(Scope(run.id, "/call"), tokens=4_000)
         assert (await handle.wait(until_final=True)).status == "completed"
-        assert (await engine.run(run.id)).usage["requests"] == 3
+        assert [one.requests for one in await engine.budgets.usage("run")] == [3]
 
 
 async def test_retries_and_repairs_count_and_a_suspended_step_keeps_what_it_spent(project):
@@ -237,7 +237,6 @@ async def test_retries_and_repairs_count_and_a_suspended_step_keeps_what_it_spen
         assert run.status == "completed"
         used = await engine.budgets.usage("attempt")
         assert [(one.key, one.requests, one.lost) for one in used] == [("/a/@1", 1, 1), ("/a/@2", 2, 0)]
-        assert run.usage["requests"] == 3
 
 
 async def test_cancelling_in_flight_counts_the_most_and_leaves_nothing_open(project):
@@ -331,7 +330,8 @@ async def test_a_process_that_is_killed_around_settling_loses_nothing_and_counts
         assert standing.open_tokens == 0
         first = bound if where == "before" else 500
         assert standing.tokens == first + 2 * 500, "the call that was in flight, its repetition, and the next"
-        assert run.usage["requests"] == len(project.server.requests) == 3
+        assert run.usage["input_tokens"] + run.usage["output_tokens"] == standing.tokens
+        assert [one.requests for one in await engine.budgets.usage("run")] == [len(project.server.requests)] == [3]
         assert run.usage.get("lost_requests", 0) == (where == "before")
 
 

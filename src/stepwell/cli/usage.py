@@ -62,7 +62,7 @@ def usage(*, by: str, since: str, before: str, database: str, as_json: bool, **o
 
 
 def _row(one: Usage) -> tuple[object, ...]:
-    return (one.key, one.requests, one.input_tokens, one.output_tokens, _money(one), _doubts(one))
+    return (one.key or "(no run)", one.requests, one.input_tokens, one.output_tokens, _money(one), _doubts(one))
 
 
 def _money(one: Usage) -> str:

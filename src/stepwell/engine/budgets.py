@@ -85,7 +85,7 @@ class Budgets:
         if not ids:
             return []
         used = {one.key: one for one in await self.usage("run", UsageFilter(ids))}
-        return [replace(run, usage=_kept(run) | as_json(used[run.id])) if run.id in used else run for run in runs]
+        return [replace(run, usage=_usage_of(run, used[run.id])) if run.id in used else run for run in runs]
 
     async def standings(self, scope: Scope) -> list[Standing]:
         """How the budgets of a scope stand; those of a run with its workflow's and the account's. Raises NotFound."""
@@ -185,9 +185,10 @@ class Budgets:
             log.warning("incident %s was not looked at again: %s", wait.id, problem)
 
 
-def _kept(run: Run) -> dict[str, Json]:
-    """What only the run itself knows of its usage."""
-    return {name: value for name, value in run.usage.items() if name == "cached_tokens"}
+def _usage_of(run: Run, used: Usage) -> dict[str, Json]:
+    """What the requests of a run took, with what only the run itself knows of it."""
+    counted = {name: value for name, value in as_json(used).items() if name != "requests"}
+    return {name: value for name, value in run.usage.items() if name == "cached_tokens"} | counted
 
 
 def as_json(used: Usage) -> dict[str, Json]:
