@@ -207,6 +207,28 @@ async def test_the_budget_of_a_workflow_and_of_the_account_hold_for_all_runs(pro
             await engine.budgets.raise_to(Scope(workflow="v"), tokens=9_000)
 
 
+async def test_a_run_that_waits_for_the_next_day_goes_on_when_it_comes(project, monkeypatch):
+    project.settings = '[budget.account]\ntokens = 1500\nperiod = "day"\non_exceed = "suspend"\n'
+    path = project.write([ask("a"), ask("b")])
+    async with project.engine(serves=True) as engine:
+        spender = engine._parts.models._spender
+        yesterday = spender.now() - 86_400
+        monkeypatch.setattr(spender, "now", lambda: yesterday)
+        monkeypatch.setattr("stepwell.engine.budget_words.ends_at", lambda _: yesterday + 86_403)
+        handle = await engine.start(engine.load(path), {})
+        run = await handle.wait()
+        assert run.status == "suspended"
+        (incident,) = await engine.incidents.open()
+        assert incident.deadline > incident.opened
+        monkeypatch.undo()
+        run = await handle.wait(until_final=True)
+        assert run.status == "completed"
+        (settled,) = await engine.incidents.open(settled=True)
+        assert settled.status == "expired"
+        step = (await engine.tree(run.id)).steps[1]
+        assert (step.status, step.attempts) == ("completed", 2)
+
+
 async def test_a_sub_workflow_is_bounded_by_its_own_budget_and_by_those_around_it(project):
     inner = {"workflow": "inner", "steps": [ask("x"), ask("y")], "budget": {"tokens": 1_400, "on_exceed": "suspend"}}
     (project.folder / "inner.yaml").write_text(yaml.safe_dump(inner), "utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -13,6 +14,7 @@ from stepwell.adapters.models.price import FREE, Price
 from stepwell.definition.budget import Budget
 from stepwell.engine.asking import Asking
 from stepwell.engine.budget_settings import NO_BUDGETS, BudgetSettings, PeriodBudget
+from stepwell.engine.budget_words import ends_at
 from stepwell.engine.performer import CallContext
 from stepwell.engine.spending import Purse, Spender
 from stepwell.errors import StepFailed
@@ -264,6 +266,14 @@ async def test_budgets_of_workflow_and_account_begin_anew_with_their_period():
     with pytest.raises(StepFailed, match=r"the budget of the workflow v for 2027-01 ") as caught:
         await world.ask(Model(), workflow="v")
     assert caught.value.detail["hint"].startswith("stepwell budget raise --workflow v --tokens ")
+
+
+@pytest.mark.parametrize(
+    ("period", "end"),
+    [("2026-03-14", "2026-03-15"), ("2026-02-28", "2026-03-01"), ("2026-03", "2026-04-01"), ("2026-12", "2027-01-01")],
+)
+def test_a_period_ends_at_midnight(period, end):
+    assert ends_at(period) == datetime.fromisoformat(f"{end}T00:00:00+00:00").timestamp()
 
 
 async def test_forty_branches_never_spend_more_than_the_budget_and_all_that_fits_is_made():

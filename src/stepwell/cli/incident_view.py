@@ -89,6 +89,8 @@ def key_of(wait: Wait) -> str | None:
 
 def settled_text(said: dict[str, Json]) -> str:
     """Who settled an incident, and how."""
+    if said.get("action") is None:
+        return "retry by itself, when the next period of the budget began"
     comment = f": {said['comment']}" if said.get("comment") else ""
     return f"{said.get('action')} by {said.get('by')} at {said.get('at')}{comment}"
 

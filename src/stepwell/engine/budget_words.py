@@ -5,6 +5,7 @@ The law of the file: an error says which budget, what is spent, what was asked f
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.errors import StepFailed
@@ -83,13 +84,21 @@ def unpriced(limit: Limit, model: str) -> StepFailed:
 PRICE_HINT = "set usd_per_million_input and usd_per_million_output under [models.NAME], or bound tokens instead"
 
 
+def ends_at(period: str) -> float:
+    """The instant at which a day (2026-03-14) or a month (2026-03) is over."""
+    year, month, *day = (int(part) for part in period.split("-"))
+    if day:
+        return datetime(year, month, day[0], tzinfo=UTC).timestamp() + 86_400
+    return datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC).timestamp()
+
+
 def _facts(full: Standing, asked: Reservation) -> dict[str, Json]:
     limit = full.limit
     facts: dict[str, Json] = {"scope": limit.scope, "subject": limit.subject}
     if limit.below:
         facts["path"] = limit.below
     if limit.period:
-        facts["period"] = limit.period
+        facts |= {"period": limit.period, "ends_at": ends_at(limit.period)}
     if limit.tokens is not None:
         tokens = asked.input_tokens + asked.output_tokens
         facts |= {"limit_tokens": limit.tokens, "spent_tokens": full.tokens, "asked_tokens": tokens}

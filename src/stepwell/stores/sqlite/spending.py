@@ -26,8 +26,9 @@ INSERT INTO spend (account, uid, run, workflow, path, attempt, model, state, epo
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (account, uid) DO NOTHING
 """
 _COUNTED = "run, workflow, day, input_tokens + output_tokens, coalesce(nano_usd, 0)"
+# By the index of what is open, and not by that of runs: a run may have made thousands of requests.
 _ABANDON = f"""
-UPDATE spend SET state = 'lost'
+UPDATE spend INDEXED BY spend_open SET state = 'lost'
 WHERE account = ?1 AND state = 'open' AND (until <= ?2 OR (run = ?3 AND epoch < ?4)) RETURNING {_COUNTED}
 """  # noqa: S608 -- constants
 _FOUND = f"SELECT state, {_COUNTED} FROM spend WHERE account = ? AND uid = ?"  # noqa: S608 -- constants
@@ -45,7 +46,7 @@ _SUM = """
 SELECT coalesce(sum(tokens), 0), coalesce(sum(nano_usd), 0) FROM spend_sum
 WHERE account = ? AND scope = ? AND subject = ? AND day >= ? AND day < ?
 """
-_OPEN = f"SELECT {_BOTH} FROM spend WHERE account = ? AND state = 'open'"  # noqa: S608 -- constants
+_OPEN = f"SELECT {_BOTH} FROM spend INDEXED BY spend_open WHERE account = ? AND state = 'open'"  # noqa: S608 -- constants
 _BELOW = " AND run = ? AND path >= ? AND path < ?"
 _SUM_BELOW = f"SELECT {_BOTH} FROM spend WHERE account = ? AND state <> 'open'{_BELOW}"  # noqa: S608 -- constants
 _RAISED = """
