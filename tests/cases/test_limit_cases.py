@@ -411,6 +411,7 @@ async def test_c119_runs_go_on_without_redis(redis):
             assert {(await run.wait()).status for run in runs} == {"completed"}
         assert model.most <= LIMIT
         assert limiter.admitted_degraded == 12
+        assert (await engine.limiter.standing(ACCOUNT)).admitted_degraded == 12
         said = [problem for problem in await engine.doctor() if problem.code == "limits"]
         assert [problem.severity for problem in said] == ["warning"]
         assert "cannot be asked: TimeoutError: no answer within 500 ms" in said[0].message

@@ -77,6 +77,7 @@ class Engine:
         self.settings = settings
         self.tools: Tools = parts.tools
         self.knowledge: KnowledgeStore = parts.knowledge
+        self.limiter = parts.limiter
         self._parts = parts
         self._store: RunStore = parts.store
         self._listeners: Listeners = parts.world.listeners

@@ -28,8 +28,10 @@ Answer = TypeVar("Answer")
 
 log = logging.getLogger("stepwell.limits")
 
-GRACE = 0.02
-"""Seconds for reading what came while the event loop itself was late."""
+SLICES = 10
+"""Parts of a cut, each waited for by itself: a busy event loop does not take its own lateness for that of Redis."""
+LOOK = 2.0
+"""Seconds within which Redis says how the limit stands, where only somebody who asks waits for it."""
 BEAT = 1.0
 """Seconds after which everything is told again, so that leases go on and no message need be relied on."""
 PATIENCE = 5
@@ -101,7 +103,7 @@ class RedisLimiter:
             try:
                 await self._looking.load()
                 looked = self._looking.evaluate([(COUNT, (leases, alive), ())])
-                ((holding, waiting),) = await self._cut(self._looking, looked)
+                ((holding, waiting),) = await self._cut(self._looking, looked, LOOK)
                 return LimitStanding(self._terms.limit, "shared", holding, waiting, "", self.admitted_degraded)
             except Exception as error:  # noqa: BLE001 -- whatever is wrong with Redis is what is to be told
                 trouble = self._wire.said(error)
@@ -194,18 +196,19 @@ class RedisLimiter:
         head = (terms.limit, *times, self._name, number, channel(), len(telling.over), len(telling.holding))
         return TELL, (*keys(account), told), (*head, *telling.over, *telling.holding, *telling.waiting)
 
-    async def _cut(self, wire: RedisWire, work: Coroutine[Any, Any, Answer]) -> Answer:
+    async def _cut(self, wire: RedisWire, work: Coroutine[Any, Any, Answer], seconds: float = 0.0) -> Answer:
         """What `work` gives within the cut. Raises TimeoutError, and what it raises; then its connection is dropped."""
         task = asyncio.ensure_future(work)
+        seconds = seconds or self._terms.cut
         try:
-            for patience in (self._terms.cut, GRACE):
+            for _ in range(SLICES):
                 if not task.done():
-                    await asyncio.wait({task}, timeout=patience)
+                    await asyncio.wait({task}, timeout=seconds / SLICES)
         except asyncio.CancelledError:
             self._give_up(task, wire)
             raise
         answered = task.done() and not task.cancelled()
-        problem = task.exception() if answered else TimeoutError(f"no answer within {1000 * self._terms.cut:g} ms")
+        problem = task.exception() if answered else TimeoutError(f"no answer within {1000 * seconds:g} ms")
         if problem is None:
             return task.result()
         self._give_up(task, wire)
