@@ -218,6 +218,20 @@ async def test_a_server_that_cannot_be_asked_is_told_before_anything_is_executed
             await engine.start(engine.load(flow(project, call("gone.x"))), {})
 
 
+def test_validate_makes_no_connection_and_says_what_it_did_not_look_at(project):
+    started = project / "started"
+    write(project, f'[mcp.slow]\ncommand = "touch"\nargs = [{json.dumps(str(started))}]\n')
+    file = flow(project, call("slow.x"))
+    told = CliRunner().invoke(stepwell_command, ["validate", str(file), "--json"])
+    assert told.exit_code == 0, told.output
+    (note,) = json.loads(told.stdout)
+    assert (note["severity"], note["code"]) == ("note", "server_unasked")
+    assert "looked at when a run starts" in note["message"]
+    assert not started.exists()
+    assert CliRunner().invoke(stepwell_command, ["run", str(file)]).exit_code == 2
+    assert started.exists()
+
+
 async def test_an_own_tool_may_not_be_named_as_those_of_a_server(project):
     (project / "tools.py").write_text("import stepwell\n@stepwell.tool(name='rude.echo')\ndef own(): ...\n")
     with pytest.raises(DefinitionError, match="named as those of the MCP server 'rude'"):

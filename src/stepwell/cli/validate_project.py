@@ -76,7 +76,7 @@ def project_problems(file: Path, loaded: LoadedWorkflow, tools: Sequence[Path]) 
         with tempfile.TemporaryDirectory(prefix="stepwell-") as folder:
             database = f"sqlite:///{folder}/empty.db"
             async with opened(database, start=start, tools=tools, missing="make") as engine:
-                found = await engine.preflight(loaded, {})
+                found = await engine.preflight(loaded, {}, connects=False)
                 known = bool(tools or engine.settings.tools)
         return [_told(problem) for problem in found if _counts(problem, known=known)]
 
@@ -104,7 +104,7 @@ def published_problems(file: Path, tools: Sequence[Path]) -> tuple[list[Problem]
                 problems = list(loaded.warnings)
             except DefinitionError as error:
                 problems, loaded = error.problems, unchecked(file)
-            found = await engine.preflight(loaded, {}) if loaded is not None else []
+            found = await engine.preflight(loaded, {}, connects=False) if loaded is not None else []
             known = bool(tools or engine.settings.tools)
         return problems, [_told(problem) for problem in found if _counts(problem, known=known)]
 

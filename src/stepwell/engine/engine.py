@@ -130,10 +130,13 @@ class Engine:
         return [Problem("warning", "server", f"the MCP server {name!r} cannot be asked: {why}", hint)
                 for name, why in unreachable.items()]  # fmt: skip
 
-    async def preflight(self, loaded: LoadedWorkflow, value: Json) -> list[Problem]:
-        """Everything that stands in the way of a run with this input, and warnings; nothing is executed."""
+    async def preflight(self, loaded: LoadedWorkflow, value: Json, *, connects: bool = True) -> list[Problem]:
+        """Everything that stands in the way of a run with this input, and warnings; nothing is executed.
+
+        Without `connects` no connection is made, and what cannot be checked so is noted.
+        """
         try:
-            return (await self._preflight.check(loaded, _plain(value)))[1]
+            return (await self._preflight.check(loaded, _plain(value), connects=connects))[1]
         except InputError as wrong:
             return wrong.problems
 

@@ -17,7 +17,7 @@ from stepwell.engine.budget_checks import check_budgets
 from stepwell.engine.deciders import undecidable
 from stepwell.engine.limit_settings import limit_in_force
 from stepwell.engine.retrieval import Retrieval
-from stepwell.engine.tool_checks import servers_wanted, tool_problems
+from stepwell.engine.tool_checks import UNASKED, servers_wanted, tool_problems
 from stepwell.errors import DefinitionError, NotFound, Problem, Severity
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 
 
-_WARNINGS = frozenset({"model_fallback"})
-"""Codes of what does not stand in the way of a run."""
+_SEVERITY: dict[str, Severity] = {"model_fallback": "warning", UNASKED: "note"}
+"""Of what does not stand in the way of a run, by code."""
 
 
 class Preflight:
@@ -42,17 +42,22 @@ class Preflight:
         self.retrieval = Retrieval(parts)
         self._passed: LoadedWorkflow | None = None
         """The workflow whose steps were found right last, as it was loaded."""
-        self._unreachable: dict[str, str] = {}
-        """MCP servers that did not answer when they were last asked, and why."""
+        self._unreachable: dict[str, str] | None = {}
+        """MCP servers that did not answer when they were last asked, and why; None if none was asked."""
         self._asks = False
         """Whether that one asks people, whom the directory must have."""
 
-    async def check(self, loaded: LoadedWorkflow, value: Json, *, requester: str = "") -> tuple[Json, list[Problem]]:
-        """The input with its defaults, and every problem but those that loading already told."""
+    async def check(
+        self, loaded: LoadedWorkflow, value: Json, *, requester: str = "", connects: bool = True
+    ) -> tuple[Json, list[Problem]]:
+        """The input with its defaults, and every problem but those that loading already told.
+
+        Without `connects`, MCP servers are not asked what they offer, and a note says so.
+        """
         filled, problems = checked_input(loaded.workflow.input, value)
         problems += self._parts.vault.stray(filled, "the input", "input")
         if self._passed is not loaded:
-            await self._reach(loaded)
+            await self._reach(loaded, connects=connects)
             found = [*check_calls(loaded, _Callees(self._parts, loaded.file)), *self._steps(loaded)]
             if not any(problem.severity == "error" for problem in found):  # else what is called may not load
                 called = self._parts.called_by(loaded)
@@ -69,9 +74,10 @@ class Preflight:
             problems += await self.retrieval.check(loaded)
         return filled, problems
 
-    async def _reach(self, loaded: LoadedWorkflow) -> None:
+    async def _reach(self, loaded: LoadedWorkflow, *, connects: bool) -> None:
         """Ask the MCP servers that a workflow and those below it need what they offer."""
-        if self._parts.servers is None:
+        self._unreachable = {} if connects else None
+        if self._parts.servers is None or not connects:
             return
         try:
             called = self._parts.called_by(loaded)
@@ -95,7 +101,7 @@ class Preflight:
                 place = (*where, code if hasattr(step, code) else "type")
                 line, column = loaded.positions.place(place)
                 pointer = "".join(f"/{part}" for part in place)
-                severity: Severity = "warning" if code in _WARNINGS else "error"
+                severity = _SEVERITY.get(code, "error")
                 yield Problem(severity, code, f"step {step.id}: {message}", hint, loaded.file, line, column, pointer)
 
     def _step(self, step: Step, loaded: LoadedWorkflow) -> Iterator[tuple[str, str, str]]:

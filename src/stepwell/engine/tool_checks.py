@@ -53,8 +53,12 @@ def tools_of(step: Step) -> list[str]:
     return [tool] if step.type == "tool_call" and isinstance(tool, str) else list(getattr(step, "tools", ()) or ())
 
 
-def tool_problems(step: Step, servers: ToolServers, unreachable: dict[str, str]) -> Iterator[Told]:
-    """What is wrong with the tools of a step, where they are those of servers."""
+UNASKED = "server_unasked"
+"""The code of the note that a check could not be made, because no connection was to be made."""
+
+
+def tool_problems(step: Step, servers: ToolServers, unreachable: dict[str, str] | None) -> Iterator[Told]:
+    """What is wrong with the tools of a step that are those of servers; `unreachable` is None if none was asked."""
     browser = step.type == "browser_action"
     where = "tools" if getattr(step, "tools", None) else "tool"
     for name in tools_of(step):
@@ -64,6 +68,11 @@ def tool_problems(step: Step, servers: ToolServers, unreachable: dict[str, str])
                 wanted = str(getattr(step, "server", ""))
                 hint = did_you_mean(wanted, servers.servers) or f"write [mcp.{wanted}] into stepwell.toml"
                 yield "server", f"there is no MCP server {wanted!r}", hint
+            continue
+        if unreachable is None:
+            what = name.partition(".")[2]
+            yield UNASKED, f"whether the MCP server {server!r} offers {what!r} is looked at when a run starts", (
+                "`stepwell tools list` asks it now")  # fmt: skip
             continue
         if server in unreachable:
             yield "server" if browser else where, f"the MCP server {server!r} cannot be asked: {unreachable[server]}", (
