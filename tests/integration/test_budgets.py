@@ -73,7 +73,7 @@ async def test_a_run_stops_when_its_budget_is_spent_and_says_how_to_go_on(projec
         assert (run.status, run.error["kind"]) == ("failed", "budget_exceeded")
         assert run.error["detail"]["hint"].startswith(f"stepwell budget raise {run.id} --tokens ")
         assert len(project.server.requests) == 2
-        assert run.usage == {"input_tokens": 600, "output_tokens": 400, "tokens_without_price": 1_000}
+        assert run.usage == {"input_tokens": 600, "output_tokens": 400, "requests": 2, "tokens_without_price": 1_000}
         assert [one.key for one in await engine.budgets.usage("step")] == ["/a", "/b"]
         assert [one.requests for one in await engine.budgets.usage("run", UsageFilter((run.id,)))] == [2]
 

@@ -90,7 +90,7 @@ def test_a_budget_is_shown_and_raised_and_the_run_goes_on(suspended):
     assert "is 9000 tokens, 1000 tokens are spent" in raised
     run = json.loads(call("runs", "show", suspended, "--json"))
     assert run["status"] == "completed"
-    assert run["usage"] == {"input_tokens": 30, "output_tokens": 1470, "cost_usd": 0.00297}
+    assert run["usage"] == {"input_tokens": 30, "output_tokens": 1470, "cost_usd": 0.00297, "requests": 3}
     (note,) = [one for one in json.loads(call("audit", "--json", "--by", "ana")) if one["action"] == "budget.raise"]
     assert note["detail"] == {"scope": "run", "tokens": 9000}
 

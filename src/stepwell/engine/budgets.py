@@ -187,8 +187,7 @@ class Budgets:
 
 def _usage_of(run: Run, used: Usage) -> dict[str, Json]:
     """What the requests of a run took, with what only the run itself knows of it."""
-    counted = {name: value for name, value in as_json(used).items() if name != "requests"}
-    return {name: value for name, value in run.usage.items() if name == "cached_tokens"} | counted
+    return {name: value for name, value in run.usage.items() if name == "cached_tokens"} | as_json(used)
 
 
 def as_json(used: Usage) -> dict[str, Json]:
