@@ -21,7 +21,7 @@ WORKFLOW = """
 workflow: w
 steps:
 - {id: gate, type: approval, title: "go?"}
-- {id: ask, type: llm_call, prompt: hello, timeout: 5s, depends_on: [gate]}
+- {id: ask, type: llm_call, prompt: hello, timeout: 60s, depends_on: [gate]}
 """
 LIMIT, RUNS, TAKES = 2, 8, 1.0
 LONG = 120.0
