@@ -89,6 +89,14 @@ def test_every_key_has_a_twin_in_the_environment(project):
         "STEPWELL_LIMITS_ON_LIMITER_ERROR": "closed",
         "STEPWELL_HTTP_ALLOW_PRIVATE": "localhost:8000,10.0.0.0/8, ::1",
         "STEPWELL_HTTP_MAX_BYTES": "1000",
+        "STEPWELL_BUDGET_ACCOUNT_TOKENS": "1000",
+        "STEPWELL_BUDGET_ACCOUNT_USD": "7.5",
+        "STEPWELL_BUDGET_ACCOUNT_PERIOD": "day",
+        "STEPWELL_BUDGET_ACCOUNT_ON_EXCEED": "suspend",
+        "STEPWELL_BUDGET_WORKFLOW_TOKENS": "100",
+        "STEPWELL_BUDGET_WORKFLOW_USD": "1",
+        "STEPWELL_BUDGET_WORKFLOW_PERIOD": "month",
+        "STEPWELL_BUDGET_WORKFLOW_ON_EXCEED": "big-one",
         "STEPWELL_MODELS_BIG_ONE_PROVIDER": "anthropic",
         "STEPWELL_MODELS_BIG_ONE_BASE_URL": "https://b",
         "STEPWELL_MODELS_BIG_ONE_API_KEY": "sk-very-secret",
@@ -100,8 +108,10 @@ def test_every_key_has_a_twin_in_the_environment(project):
         "STEPWELL_MODELS_BIG_ONE_USD_PER_MILLION_CACHED_INPUT": "0",
     }
     assert sorted(values) == sorted(known_variables(["big-one"]))
-    assert len(values) == len(PROJECT_KEYS) + len(LIMIT_KEYS) + len(HTTP_KEYS) + len(MODEL_KEYS)
+    assert len(values) == len(PROJECT_KEYS) + len(LIMIT_KEYS) + len(HTTP_KEYS) + len(MODEL_KEYS) + 8
     found = Settings.load(project, values)
+    assert (found.budgets.account.period, found.budgets.account.budget.on_exceed) == ("day", "suspend")
+    assert found.budgets.workflow.budget.on_exceed == {"model": "big-one"}
     assert found.http == HttpSettings(("localhost:8000", "10.0.0.0/8", "::1"), 1000)
     model = found.models["big-one"]
     assert (found.durability, found.default_model) == ("normal", "big-one")
@@ -300,6 +310,14 @@ def test_budgets_are_read_exactly(project):
         '[budget.account]\nusd = 50.10\n[budget.workflow]\ntokens = 2_000_000\nperiod = "day"\n'
         '[budget.workflows.triage]\nusd = 5\non_exceed = {model = "small"}\n',
     )
+    said = {"STEPWELL_BUDGET_ACCOUNT_USD": "7.5", "STEPWELL_BUDGET_WORKFLOW_ON_EXCEED": "small"}
+    both = Settings.load(project, said).budgets
+    assert both.account.budget.usd == 7.5
+    assert (both.workflow.budget.on_exceed, both.workflow.budget.tokens) == ({"model": "small"}, 2_000_000)
+    alone = Settings.load(project.parent, {"STEPWELL_BUDGET_WORKFLOW_TOKENS": "500"}).budgets
+    assert alone.workflow.budget.tokens == 500
+    with pytest.raises(DefinitionError, match="tokens is a whole number"):
+        Settings.load(project.parent, {"STEPWELL_BUDGET_ACCOUNT_TOKENS": "many"})
     budgets = Settings.load(project, {}).budgets
     at = 1_800_000_000.0
     triage, account = budgets.limits("triage", at)

@@ -72,10 +72,21 @@ class BudgetSettings:
 NO_BUDGETS = BudgetSettings()
 
 
-def budgets_of(reading: Reading, section: Json) -> BudgetSettings:
-    """The budgets that a section of the settings declares; what is wrong is noted."""
+def known_variables() -> list[str]:
+    """The environment twins of the keys of the account's and each workflow's budget."""
+    return [_twin(place, key) for place in ("account", "workflow") for key in KEYS]
+
+
+def _twin(place: str, key: str) -> str:
+    return f"STEPWELL_BUDGET_{place.upper()}_{key.upper()}"
+
+
+def budgets_of(reading: Reading, section: Json, environ: Mapping[str, str]) -> BudgetSettings:
+    """The budgets that a section of the settings and the environment declare; what is wrong is noted."""
     if not isinstance(section, dict):
         return NO_BUDGETS
+    merged = {place: _with_twins(section.get(place), place, environ) for place in ("account", "workflow")}
+    section = section | {place: one for place, one in merged.items() if one is not None}
     for name in section:
         if name not in PLACES:
             reading.refuse_unknown(("budget", name), PLACES, "a budget is [budget.account] or [budget.workflow]")
@@ -89,6 +100,32 @@ def budgets_of(reading: Reading, section: Json) -> BudgetSettings:
         _budget(reading, ("budget", "workflow"), section.get("workflow")),
         {name: one for name, one in each.items() if one is not None},
     )
+
+
+def _with_twins(section: Json, place: str, environ: Mapping[str, str]) -> Json:
+    """A budget with what the environment says of it: numbers are text there, and a model is its name alone."""
+    said = {key: environ[_twin(place, key)] for key in KEYS if environ.get(_twin(place, key))}
+    if not said or not isinstance(section or {}, dict):
+        return section
+    found: dict[str, Json] = dict(section or {})
+    for key, value in said.items():
+        if key in {"tokens", "usd"}:
+            found[key] = _number(value)
+        elif key == "on_exceed" and value not in {"fail", "suspend"}:
+            found[key] = {"model": value}
+        else:
+            found[key] = value
+    return found
+
+
+def _number(text: str) -> Json:
+    """The number that a text writes; another text stays, and is refused as no number."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _budget(reading: Reading, where: tuple[str, ...], section: Json) -> PeriodBudget | None:

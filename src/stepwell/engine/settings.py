@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from stepwell.engine.budget_settings import NO_BUDGETS, BudgetSettings, budgets_of
+from stepwell.engine.budget_settings import known_variables as budget_variables
 from stepwell.engine.http_settings import HTTP_KEYS, HttpSettings, http_of
 from stepwell.engine.limit_settings import LimitSettings, limit_variables, limits_of
 from stepwell.engine.mcp_settings import mcp_variables, servers_of
@@ -87,7 +88,7 @@ class Settings:
         settings = replace(settings, http=http_of(reading, data.get("http", {}), environ))
         settings = replace(settings, secrets=read_secrets(reading, data.get("secrets", {}), root, environ))
         settings = replace(settings, mcp=servers_of(reading, data.get("mcp", {}), environ, root))
-        settings = replace(settings, budgets=budgets_of(reading, data.get("budget", {})))
+        settings = replace(settings, budgets=budgets_of(reading, data.get("budget", {}), environ))
         if reading.problems:
             raise DefinitionError(reading.problems)
         return settings
@@ -214,4 +215,5 @@ def known_variables(models: Sequence[str] = (), servers: Sequence[str] = ()) -> 
     """The environment twins of every key."""
     project = [f"STEPWELL_{key.upper()}" for key in PROJECT_KEYS]
     http = [f"STEPWELL_HTTP_{key.upper()}" for key in HTTP_KEYS]
-    return project + limit_variables() + http + twins_of(models) + mcp_variables(list(servers))
+    more = http + budget_variables() + twins_of(models) + mcp_variables(list(servers))
+    return project + limit_variables() + more
