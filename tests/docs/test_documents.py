@@ -83,6 +83,7 @@ def test_every_kind_of_failure_is_documented():
 
 
 def test_every_setting_and_its_variable_are_documented():
+    from stepwell.engine.budget_settings import KEYS
     from stepwell.engine.http_settings import HTTP_KEYS
     from stepwell.engine.limit_settings import LIMIT_KEYS
     from stepwell.engine.mcp_settings import MCP_KEYS
@@ -95,6 +96,8 @@ def test_every_setting_and_its_variable_are_documented():
         "project": PROJECT_KEYS,
         "limits": LIMIT_KEYS,
         "http": HTTP_KEYS,
+        "budget.account": KEYS,
+        "budget.workflow": KEYS,
         "models.NAME": MODEL_KEYS,
         "mcp.NAME": MCP_KEYS,
     }
