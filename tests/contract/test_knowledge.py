@@ -572,6 +572,17 @@ async def test_text_is_found_at_once_and_vectors_follow_by_themselves(hybrid):
     assert (await store.search(A, "money back"))[0].by_meaning == 1
 
 
+async def test_what_has_no_vector_yet_is_ranked_by_its_words_as_if_meaning_agreed(hybrid):
+    store, embedder = hybrid
+    await store.write(A, DocumentWrite("old", "refund rules and money back rules of the door"))
+    await store.make_vectors()
+    embedder.fails = 1000
+    await store.write(A, DocumentWrite("new", "refund rules, refund rules"))
+    first, second = await store.search(A, "refund rules")
+    assert (first.document, first.by_words, first.by_meaning, first.score) == ("new", 1, 0, 1)
+    assert (second.document, second.by_words, second.by_meaning) == ("old", 2, 1)
+
+
 async def test_only_what_is_new_gets_a_vector(hybrid):
     store, embedder = hybrid
     await store.write(A, DocumentWrite("d", "refund one"))

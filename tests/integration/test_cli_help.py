@@ -52,7 +52,8 @@ def test_the_promised_commands_are_all_there() -> None:
         "runs redrive", "runs rerun", "incidents list", "incidents show", "incidents retry", "incidents provide",
         "incidents skip", "incidents fallback", "incidents compensate", "incidents fail",
         "approvals list", "approvals show", "approvals approve", "approvals reject", "kinds", "recipes", "doctor",
-        "tools list", "tools show", "tools call", "kb list", "kb search", "kb add",
+        "tools list", "tools show", "tools call", "kb list", "kb search", "kb add", "kb show", "kb history", "kb rm",
+        "kb collections", "kb describe", "kb index",
     }  # fmt: skip
     assert promised <= paths
 

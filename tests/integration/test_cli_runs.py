@@ -626,7 +626,7 @@ def test_the_knowledge_base_is_filled_listed_and_searched(project: Project) -> N
     )
     assert "no database" in project("kb", "list")
     assert "refunds" in project("kb", "add", "refunds.md", "--collection", "policies")
-    assert "2" in project("kb", "add", "refunds.md", "--collection", "policies")
+    assert "unchanged" in project("kb", "add", "refunds.md", "--collection", "policies")
     assert "refunds" in project("kb", "list")
     (found, *_) = json.loads(project("kb", "search", "damaged goods", "--json"))
     assert "14 days" in found["text"]
@@ -635,6 +635,49 @@ def test_the_knowledge_base_is_filled_listed_and_searched(project: Project) -> N
     assert "nothing found" in project("kb", "search", "refund", "--collection", "other")
     (project.folder / "x.pdf").write_bytes(b"%PDF")
     assert project.result("kb", "add", "x.pdf").returncode == 2
+
+
+def test_folders_of_documents_are_added_and_looked_into(project: Project) -> None:
+    folder = project.folder / "docs"
+    (folder / "hr").mkdir(parents=True)
+    (folder / "hr" / "leave.md").write_text("# Leave\n\n28 days a year.\n\n# Sickness\n\nCall before nine.\n")
+    (folder / "shop.html").write_text(
+        "<html><title>Shop</title><nav>Menu</nav><h1>Hours</h1><p>Open until six.</p></html>"
+    )
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nonsense")
+    (folder / "picture.png").write_bytes(b"x")
+    done = project.result("kb", "add", "docs", "--collection", "handbook", "--department", "care")
+    assert done.returncode == 1
+    assert "broken.pdf: the file is damaged, or is no PDF" in done.stderr
+    assert "1 of 3 files could not be added" in done.stderr
+    assert [line.split()[:4] for line in done.stdout.splitlines()[1:]] == [
+        ["hr/leave", "1", "2", "added"],
+        ["shop", "1", "1", "added"],
+    ]
+    (folder / "broken.pdf").unlink()
+    again = json.loads(project("kb", "add", "docs", "--collection", "handbook", "--json"))
+    assert {one["status"] for one in again} == {"unchanged"}
+    (folder / "hr" / "leave.md").write_text("# Leave\n\n30 days a year.\n")
+    project("kb", "add", "docs", "--collection", "handbook")
+    assert "28 days" in project("kb", "show", "hr/leave@1")
+    assert "28 days" in project("kb", "show", "hr/leave", "--version", "1")
+    assert "30 days" in project("kb", "show", "hr/leave")
+    versions = json.loads(project("kb", "history", "hr/leave", "--json"))
+    assert [one["version"] for one in versions] == [2, 1]
+    assert "in place of version 1" in project("kb", "history", "hr/leave")
+    assert project("kb", "collections").splitlines()[1].split() == ["handbook", "care", "2", "-"]
+    assert "What holds" in project("kb", "describe", "handbook", "--text", "What holds")
+    found = project("kb", "search", "days of leave", "--explain", "--limit", "1")
+    assert "hr/leave@2  handbook  Leave" in found
+    assert "rank by words: 1, by meaning: 1" in found
+    missing = project.result("kb", "show", "hr/leav")
+    assert (missing.returncode, "did you mean hr/leave?" in missing.stderr) == (2, True)
+    assert project.result("kb", "rm", "shop").returncode == 2
+    assert "removed, 1 version" in project("kb", "rm", "shop", "--yes")
+    assert [one["document"] for one in json.loads(project("kb", "list", "--json"))] == ["hr/leave"]
+    assert "0 vectors made" in project("kb", "index")
+    assert "document.remove" in project("audit")
+    assert "1 documents, 1 of 1 passages with a vector" in project("doctor")
 
 
 def test_tools_and_doctor_tell_what_there_is(project: Project) -> None:

@@ -10,12 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.errors import InputError
 from stepwell.knowledge.bigrams import LONGEST_WORD, folded, query_words, words
 from stepwell.knowledge.chunking import LONGEST, Chunk, chunks
-from stepwell.knowledge.files import add_file
 from stepwell.knowledge.ranking import scores
-from stepwell.stores.knowledge_memory import MemoryKnowledge
 
 
 @pytest.mark.parametrize(
@@ -97,34 +94,3 @@ def test_a_score_grows_with_every_word_that_is_held():
     assert found[0] < found[1] < found[2]
     assert found[3] == 0
     assert scores([], {}, 0, ["x"]) == [0.0]
-
-
-async def test_a_file_becomes_the_newest_version_of_the_document_named_as_it(tmp_path):
-    store = MemoryKnowledge()
-    file = tmp_path / "refund-policy.md"
-    file.write_bytes(b"\xef\xbb\xbf# Refunds\r\n\r\nThirty days.")
-    assert (await add_file(store, "a", file)).version == 1
-    file.write_text("# New")
-    assert (await add_file(store, "a", file, collection="policies")).version == 2
-    kept = await store.document("a", "refund-policy")
-    assert (kept["text"], kept["collection"], kept["metadata"]) == ("# New", "policies", {"file": "refund-policy.md"})
-    assert (await store.document("a", "refund-policy", version=1))["text"] == "# Refunds\r\n\r\nThirty days."
-    assert (await add_file(store, "a", file, document="Other")).document == "Other"
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("a.pdf", b"x", "only text and Markdown can be added"),
-        ("a.txt", b"ok \xff", "the file is not UTF-8 text: byte 3 is wrong"),
-        ("missing.txt", None, "the file cannot be read: No such file or directory"),
-    ],
-)
-async def test_a_file_that_cannot_be_added_is_told(tmp_path, name, content, said):
-    file = tmp_path / name
-    if content is not None:
-        file.write_bytes(content)
-    store = MemoryKnowledge()
-    with pytest.raises(InputError, match=said):
-        await add_file(store, "a", file)
-    assert await store.documents("a") == []

@@ -20,6 +20,7 @@ from stepwell.engine.budget_settings import NO_BUDGETS
 from stepwell.engine.budgets import Budgets
 from stepwell.engine.bundles import Bundles
 from stepwell.engine.deciding import Deciding
+from stepwell.engine.documents import Documents
 from stepwell.engine.events import Event, Listeners
 from stepwell.engine.fresh import lane_of, new_id
 from stepwell.engine.incidents import Incidents
@@ -91,6 +92,7 @@ class Engine:
         self._hide = world.vault.redactor.json
         self._preflight = Preflight(parts)
         self.people = People(parts.store.people, ACCOUNT)
+        self.documents = Documents(parts.knowledge, self.people, ACCOUNT)
         self.approvals = Deciding(parts.store, ACCOUNT, self._now)
         self.incidents = Incidents(parts.store, self.people, self._now, lambda run: self._world_of(run).tools)
         self.budgets = Budgets(

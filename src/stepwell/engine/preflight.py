@@ -6,7 +6,7 @@ The law of the file: it executes nothing; a check that cannot be made says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from stepwell.definition.check.calls import check_calls
 from stepwell.definition.http_call import HTTP
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from stepwell.definition.load import LoadedWorkflow
     from stepwell.engine.parts import Parts
-    from stepwell.ports import Person
+    from stepwell.ports import Person, VectorCount
 
 Json: TypeAlias = Any
 
@@ -173,7 +173,7 @@ class Preflight:
             problems = list(parts.models.available())
             found += problems or [Problem("note", "model", "every configured model can be asked")]
         documents = await parts.knowledge.documents("default")
-        found.append(Problem("note", "knowledge", f"{len(documents)} documents"))
+        found.append(_knowledge_known(len(documents), await parts.knowledge.vectors("default")))
         if parts.limiter is not None:
             found.append(limit_in_force(await parts.limiter.standing(parts.account)))
         found.append(_people_known(await parts.store.people.people("default")))
@@ -194,6 +194,17 @@ def _not_usable(recipe: str, error: NotFound | DefinitionError) -> tuple[str, st
         return str(error), "name one of these, or keep the other one as recipes/ID@VERSION.yaml or in the library"
     message, _, hint = str(error).partition("; ")
     return message, hint or "put it into recipes/ beside the workflow"
+
+
+def _knowledge_known(documents: int, count: VectorCount) -> Problem:
+    said = f"{documents} documents, {count.vectors} of {count.passages} passages with a vector"
+    if count.problem:
+        severity: Literal["note", "warning"] = "warning" if count.passages else "note"
+        hint = "stepwell kb index" if count.vectors else "install the extra: pip install 'stepwell[local]'"
+        return Problem(severity, "knowledge", f"{said}; found by words alone: {count.problem}", hint)
+    if count.vectors < count.passages:
+        return Problem("note", "knowledge", f"{said} so far", "stepwell kb index makes the others now")
+    return Problem("note", "knowledge", said)
 
 
 def _people_known(people: Sequence[Person]) -> Problem:

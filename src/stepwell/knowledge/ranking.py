@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from stepwell.knowledge.bigrams import Wanted
 
 _K1, _B = 1.2, 0.75
+_FEW = 50
+"""So many passages at least are reckoned with: in a few, every word that is there would seem to say little."""
+_ENOUGH = 0.3
+"""The score from which words speak for a passage beside its meaning: not quite a third of what the query asks for."""
+_QUESTION = 24
+"""Words of a query up to which that is so; of longer texts no passage holds a third."""
+
+K = TypeVar("K")
 
 
 def scores(wanted: Sequence[Wanted], counts: Mapping[Wanted, int], total: int, passages: Sequence[str]) -> list[float]:
@@ -40,8 +48,20 @@ def scores(wanted: Sequence[Wanted], counts: Mapping[Wanted, int], total: int, p
     return found
 
 
+def speaking(ranked: Sequence[tuple[float, K]], words: int) -> list[K]:
+    """Of passages ranked by their scores, best first, those whose words count where meaning is ranked, too.
+
+    Without this, passages that share nothing with a question but "how" and "the" would be ranked as if they answered
+    it, and outweigh those that answer it in other words or in another language. `words` is how many the query has.
+    """
+    if not ranked:
+        return []
+    floor = _ENOUGH if words <= _QUESTION else min(_ENOUGH, ranked[0][0] / 2)
+    return [key for score, key in ranked if score >= floor]
+
+
 def _telling(holding: int, total: int) -> float:
-    return math.log(1 + (total - holding + 0.5) / (holding + 0.5))
+    return math.log(1 + (max(total, _FEW) - holding + 0.5) / (holding + 0.5))
 
 
 def _times(wanted: Wanted, counter: Counter[str]) -> float:

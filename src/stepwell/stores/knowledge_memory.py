@@ -12,7 +12,7 @@ from stepwell.errors import NotFound
 from stepwell.knowledge.bigrams import query_words
 from stepwell.knowledge.document import DEFAULT, JOINT, Indexed, Prepared, as_kept, named, prepared
 from stepwell.knowledge.fusion import DEPTH, fused
-from stepwell.knowledge.ranking import scores
+from stepwell.knowledge.ranking import scores, speaking
 from stepwell.knowledge.showing import DocumentVersion, moment, with_replaced
 from stepwell.knowledge.vectors import packed, unpacked
 from stepwell.ports import Collection, DocumentWrite, Embedder, Passage, VectorCount, Written
@@ -138,7 +138,10 @@ class MemoryKnowledge:
         near = None
         if vector is not None and any(passage.vector for passage in held):
             near = _nearest(asked, unpacked(packed(vector)))
-        ranked = fused(_by_words(query, held, asked), near, max(DEPTH, limit))
+        scored = _by_words(query, held, asked)[: max(DEPTH, limit)]
+        words = [passage for _, passage in scored] if near is None else speaking(scored, len(query_words(query)))
+        unknown = {passage for passage in words if not passage.vector}
+        ranked = fused(words, near, max(DEPTH, limit), unknown=unknown)
         return [_passage(passage, ranks) for passage, ranks in ranked if ranks.score >= min_score][:limit]
 
     def _now(self) -> list[_Held]:
@@ -251,13 +254,13 @@ async def _nothing() -> None:
     """Vectors of another model do not survive in memory."""
 
 
-def _by_words(query: str, held: Sequence[_Held], asked: Sequence[_Held]) -> list[_Held]:
+def _by_words(query: str, held: Sequence[_Held], asked: Sequence[_Held]) -> list[tuple[float, _Held]]:
     wanted = query_words(query)
     counts = {word: sum(_holds(passage.indexed, word) for passage in held) for word in wanted}
     holding = [passage for passage in asked if any(_holds(passage.indexed, word) for word in wanted)]
     ranked = scores(wanted, counts, len(held), [passage.indexed.words for passage in holding])
     found = sorted(zip(ranked, holding, strict=True), key=lambda one: -one[0])
-    return [passage for score, passage in found if score > 0]
+    return [one for one in found if one[0] > 0]
 
 
 def _nearest(asked: Sequence[_Held], vector: Sequence[float]) -> list[_Held]:

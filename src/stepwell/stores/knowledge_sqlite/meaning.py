@@ -82,6 +82,16 @@ def counted(connection: sqlite3.Connection, account: str, model: str) -> tuple[i
     )
 
 
+def without(connection: sqlite3.Connection, passages: Sequence[int], model: str) -> set[int]:
+    """Those of some passages that have no vector of the model."""
+    marks = ", ".join("?" * len(passages))
+    rows = connection.execute(
+        f"SELECT passage FROM kb_vector WHERE passage IN ({marks}) AND model = ?",  # noqa: S608 -- question marks alone
+        (*passages, model),
+    )
+    return {*passages} - {number for (number,) in rows}
+
+
 class Nearest:
     """The vectors of every account in memory, as far as they were searched; used by several threads.
 

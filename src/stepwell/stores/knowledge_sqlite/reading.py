@@ -47,18 +47,21 @@ class Search:
         return max(DEPTH, self.limit)
 
 
-def by_words(connection: sqlite3.Connection, account: str, asked: Search) -> list[int]:
-    """Passages that hold words of the query, best first: FTS5 finds the candidates, `knowledge.ranking` orders them."""
+def by_words(connection: sqlite3.Connection, account: str, asked: Search) -> tuple[list[tuple[float, int]], int]:
+    """Passages that hold words of the query with their scores, best first; and how many words it has.
+
+    FTS5 finds the candidates, `knowledge.ranking` orders them.
+    """
     total = int(connection.execute("SELECT count(*) FROM kb_passage").fetchone()[0])
     wanted = query_words(asked.query)[:_READ]
     counts = {word: _holding(connection, word) for word in wanted}
     sought = _telling(wanted, counts, total)
     if not sought:
-        return []
+        return [], len(wanted)
     rows = _candidates(connection, account, asked, sought)
     ranked = scores(wanted, counts, total, [words for _, words in rows])
     found = sorted(zip(ranked, (number for number, _ in rows), strict=True), key=lambda one: -one[0])
-    return [number for score, number in found if score > 0][: asked.depth]
+    return [one for one in found if one[0] > 0][: asked.depth], len(wanted)
 
 
 def _candidates(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.knowledge.document import Prepared, as_kept, named, prepared
 from stepwell.knowledge.fusion import fused
+from stepwell.knowledge.ranking import speaking
 from stepwell.ports import VectorCount
 from stepwell.stores.knowledge_sqlite import meaning, reading, writing
 from stepwell.stores.knowledge_sqlite.reading import Search
@@ -81,13 +82,16 @@ class SqliteKnowledge:
     def _found(
         self, connection: sqlite3.Connection, account: str, asked: Search, vector: Sequence[float] | None
     ) -> list[Passage]:
-        words = reading.by_words(connection, account, asked)
+        ranked, count = reading.by_words(connection, account, asked)
         near = None
         if vector is not None:
             kept_to = reading.documents_named(connection, account, asked)
             near = self._nearest.find(connection, account, vector, kept_to, asked.depth)
-        ranked = [one for one in fused(words, near, asked.depth) if one[1].score >= asked.min_score]
-        return reading.passages(connection, ranked[: asked.limit])
+        words = [number for _, number in ranked] if near is None else speaking(ranked, count)
+        unknown = meaning.without(connection, words, self._maker.model) if near is not None else ()
+        both = fused(words, near, asked.depth, unknown=unknown)
+        found = [one for one in both if one[1].score >= asked.min_score]
+        return reading.passages(connection, found[: asked.limit])
 
     async def documents(self, account: str, *, collection: str = "") -> list[dict[str, Json]]:
         """See the port."""
