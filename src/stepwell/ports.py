@@ -1070,6 +1070,9 @@ class KnowledgeStore(Protocol):
     async def vectors(self, account: str) -> VectorCount:
         """How far the vectors are."""
 
+    def wake(self) -> None:
+        """Go on making vectors that are missing, in the background; returns at once."""
+
     async def make_vectors(self, *, told: Callable[[int], None] | None = None) -> int:
         """Make the vectors that are missing, in every account; returns how many were made.
 

@@ -128,6 +128,22 @@ async def test_c051_runs_that_write_one_document_at_the_same_time_lose_nothing(p
         assert sorted(shared["text"].split("\n\n")) == sorted(f"note {number}" for number in range(30))
 
 
+async def test_c051_of_runs_that_replace_one_document_the_record_says_whose_version_went(project):
+    async with project.engine() as engine:
+        steps = [KB | {"document": "shared", "mode": "replace"}]
+        loaded = engine.load(project.workflow(steps))
+        handles = await asyncio.gather(*[engine.start(loaded, {"id": number}) for number in range(8)])
+        runs = [await handle.wait() for handle in handles]
+        assert {run.status for run in runs} == {"completed"}
+        versions = {one["version"]: one for one in await engine.knowledge.versions(ACCOUNT, "shared")}
+        assert sorted(versions) == list(range(1, 9))
+        for number in range(2, 9):
+            replaced = versions[number]["origin"]["replaced"]
+            assert (replaced["version"], replaced["run"]) == (number - 1, versions[number - 1]["origin"]["run"])
+        texts = {(await engine.knowledge.document(ACCOUNT, "shared", version=number))["text"] for number in versions}
+        assert texts == {f"note {number}" for number in range(8)}
+
+
 KILLED = """
 import asyncio, os, pathlib, signal, sys
 from stepwell.engine.engine import open_engine

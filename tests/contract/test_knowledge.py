@@ -488,6 +488,25 @@ async def test_collections_are_described_and_belong_to_departments(store):
         await store.describe(A, " ")
 
 
+async def test_content_has_a_bound_that_says_what_helps(store):
+    with pytest.raises(StepFailed, match=r"content has 20,000,001 characters.*write it in parts") as caught:
+        await store.write(A, DocumentWrite("d", "x" * 20_000_001))
+    assert caught.value.kind == "validation_error"
+    assert await store.documents(A) == []
+
+
+async def test_a_store_goes_on_with_the_backlog_when_it_is_woken(tmp_path):
+    database = Database.open(tmp_path / "k.db")
+    await SqliteKnowledge(database).write(A, DocumentWrite("d", "refund"))
+    store = SqliteKnowledge(database, Meanings())
+    store.wake()
+    async with asyncio.timeout(30):
+        while (await store.vectors(A)).vectors < 1:
+            await asyncio.sleep(0.01)
+    await store.aclose()
+    await database.close()
+
+
 async def test_metadata_has_a_bound(store):
     with pytest.raises(StepFailed, match="at most 64,000"):
         await store.write(A, DocumentWrite("d", "x", metadata={"long": "x" * 70_000}))

@@ -340,7 +340,7 @@ def test_what_is_looked_for_is_what_was_put_in_and_of_long_texts_both_ends():
     assert len(found) <= LONG + 1
 
 
-async def test_c036_templates_know_of_citations_before_a_run(place):
+async def test_templates_know_of_citations_before_a_run(place):
     uses = {"id": "n", "type": "set", "values": {"d": "{{step.ask.citations}}"}}
     for steps, parts in (
         ([ASK | {"knowledge": ["x"]}, uses], {}),

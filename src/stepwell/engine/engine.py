@@ -80,6 +80,7 @@ class Engine:
         self.knowledge: KnowledgeStore = parts.knowledge
         self.limiter = parts.limiter
         self._parts = parts
+        self._serves = serves
         self._store: RunStore = parts.store
         self._listeners: Listeners = parts.world.listeners
         self._bundles = Bundles(parts)
@@ -113,6 +114,8 @@ class Engine:
 
     async def open(self) -> None:
         await self._worker.open()
+        if self._serves:
+            self.knowledge.wake()  # vectors that another process left
 
     async def close(self) -> None:
         await self._worker.close()

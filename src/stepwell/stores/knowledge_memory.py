@@ -228,6 +228,10 @@ class MemoryKnowledge:
         held = [passage for passage in self._now() if passage.document.account == account]
         return VectorCount(len(held), sum(bool(passage.vector) for passage in held), self._maker.problem())
 
+    def wake(self) -> None:
+        """See the port."""
+        self._maker.wake()
+
     async def make_vectors(self, *, told: Callable[[int], None] | None = None) -> int:
         """See the port. Raises StepFailed."""
         return await self._maker.make_all(told)

@@ -138,6 +138,10 @@ class SqliteKnowledge:
         passages, made = await self.database.read(lambda connection: meaning.counted(connection, account, model))
         return VectorCount(passages, made, self._maker.problem())
 
+    def wake(self) -> None:
+        """See the port."""
+        self._maker.wake()
+
     async def make_vectors(self, *, told: Callable[[int], None] | None = None) -> int:
         """See the port. Raises StepFailed, Unavailable."""
         return await self._maker.make_all(told)
