@@ -19,6 +19,8 @@ class Passage:
     score: float
     collection: str
     version: int
+    heading: str
+    page: int
 
 
 @stepwell.tool()
