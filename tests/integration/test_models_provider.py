@@ -180,10 +180,9 @@ async def test_a_refused_connection_is_a_connection_error_that_was_never_sent():
         Reply(body="<html>welcome</html>"),
         Reply(body="null"),
         Reply(body={"choices": []}),
-        Reply(body={"error": {"message": "broken inside"}}),
         Reply(body={"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": []}),
     ],
-    ids=["a page", "a page as JSON", "null", "no choices", "an error with 200", "an empty list of choices"],
+    ids=["a page", "a page as JSON", "null", "no choices", "an empty list of choices"],
 )
 async def test_what_is_no_answer_of_a_model_service_is_a_server_error(reply):
     failure, _ = await asked([reply])

@@ -41,21 +41,31 @@ def with_turns(request: ModelRequest, effect: ModelCall) -> ModelRequest:
     """The request with the tools that are offered and with what went before."""
     spoken = _spoken(effect)
     offers = [ToolOffer(spoken[offer["name"]], offer["description"], offer["parameters"]) for offer in effect.offers]
-    turns = [
-        Turn(
-            turn["text"],
-            [
-                ToolRequest(call["id"], spoken.get(call["name"], call["name"]), call["arguments"])
-                for call in turn["calls"]
-            ],
-            [
-                ToolAnswer(one["id"], spoken.get(one["name"], one["name"]), one["value"], one["failed"])
-                for one in turn["answers"]
-            ],
-        )
-        for turn in effect.turns
+    used: set[str] = set()
+    return replace(request, tools=offers, turns=[_turn(turn, spoken, used) for turn in effect.turns])
+
+
+def _turn(turn: Json, spoken: dict[str, str], used: set[str]) -> Turn:
+    """A turn as a model is told of it. The answers stand in the order of the calls.
+
+    Some servers give one id to every call; others refuse a history in which an id stands twice.
+    """
+    ids = []
+    for call in turn["calls"]:
+        wanted, number = call["id"] or "call", 2
+        while wanted in used:
+            wanted, number = f"{call['id'] or 'call'}_{number}", number + 1
+        used.add(wanted)
+        ids.append(wanted)
+    calls = [
+        ToolRequest(own, spoken.get(call["name"], call["name"]), call["arguments"])
+        for own, call in zip(ids, turn["calls"], strict=True)
     ]
-    return replace(request, tools=offers, turns=turns)
+    answers = [
+        ToolAnswer(own, spoken.get(one["name"], one["name"]), one["value"], one["failed"])
+        for own, one in zip(ids, turn["answers"], strict=True)
+    ]
+    return Turn(turn["text"], calls, answers)
 
 
 async def take_turn(asking: Asking, request: ModelRequest, effect: ModelCall) -> dict[str, Json]:

@@ -248,23 +248,35 @@ def parse_answer(text: str, schema: Mapping[str, Json], *, finish_reason: str = 
     `finish_reason`.
     """
     good, value = decoded(text.strip().lstrip("\ufeff"))
-    problems = problems_of(value, schema) if good else [value] if value else []
+    problems = _wrong_with(value, schema) if good else [value] if value else []
     if good and not problems:
         if finish_reason == "length" and _may_go_on(value):
             raise _failure(text, ["the number may have been cut"], finish_reason)
         return value
     if good and isinstance(value, str):  # written as JSON twice
         twice, inner = decoded(value)
-        if twice and not problems_of(inner, schema):
+        if twice and not _wrong_with(inner, schema):
             return inner
     candidates, reasons, cut = _candidates(_spoken(text))
     was_cut = cut and finish_reason == "length"
-    for candidate in () if was_cut else candidates:
-        found = problems_of(candidate, schema)
+    # Empty brackets in prose mean nothing: they are an answer only where there is no other.
+    for candidate in () if was_cut else sorted(candidates, key=_is_hollow):
+        found = _wrong_with(candidate, schema)
         if not found:
             return candidate
         problems = problems or found
     raise _failure(text, problems or reasons[:1] or [_nothing(text, cut=cut)], finish_reason)
+
+
+def _wrong_with(value: Json, schema: Mapping[str, Json]) -> list[str]:
+    """The problems of a candidate; small models give the schema back, which fits a schema that requires nothing."""
+    if value == schema and "properties" in schema:
+        return ["the answer is the schema itself, not a value that fits it"]
+    return problems_of(value, schema)
+
+
+def _is_hollow(value: Json) -> bool:
+    return value in ([], {})
 
 
 def _may_go_on(value: Json) -> bool:

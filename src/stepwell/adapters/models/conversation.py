@@ -7,12 +7,13 @@ offered under, whatever the provider allows in names.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from stepwell.adapters.models.answer import decoded
+from stepwell.adapters.models.answer import KEPT, decoded
 from stepwell.adapters.models.price import Price
 from stepwell.errors import StepFailed
 from stepwell.ports import ModelReply, ModelRequest, ToolRequest, Turn
@@ -30,6 +31,8 @@ OUTPUT = "output"
 """What the answer is called as a native schema, and as a tool."""
 _LONGEST = 64
 """Characters of a tool's name that every provider takes."""
+_MOST_TOKENS = 10**9
+"""Tokens beyond which a count is no count."""
 _SAMPLE = 1000
 """Tokens that a listed price is asked for: providers ask more for the tokens of very long prompts."""
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
@@ -151,7 +154,10 @@ def _is_object(schema: Mapping[str, Json]) -> bool:
 
 
 def reply(answer: ModelResponse, request: ModelRequest, name: str, names: ToolNames, price: Price | None) -> ModelReply:
-    """What the port says of an answer. Raises StepFailed("refused"), with the tokens that a refusal costs too."""
+    """What the port says of an answer.
+
+    Raises StepFailed, with the tokens that it cost: "refused", and "server_error" where the answer ended in an error.
+    """
     said, calls = "".join(_words(answer)), []
     for part in answer.tool_calls:
         if part.tool_name == OUTPUT:
@@ -163,17 +169,25 @@ def reply(answer: ModelResponse, request: ModelRequest, name: str, names: ToolNa
         text=said,
         model=answer.model_name or name,
         finish_reason=_finish(answer),
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
+        input_tokens=tokens_told(usage.input_tokens),
+        output_tokens=tokens_told(usage.output_tokens),
         cost_usd=_cost(answer, price),
         calls=tuple(calls),
-        cached_tokens=usage.cache_read_tokens,
+        cached_tokens=tokens_told(usage.cache_read_tokens),
     )
+    if (answer.provider_details or {}).get("finish_reason") == "error":
+        detail = {"partial": made.text[:KEPT], "usage": {**asdict(made), "text": "", "calls": ()}}
+        raise StepFailed("server_error", f"model {name}: the answer ended in an error of the provider", detail=detail)
     if made.finish_reason == "content_filter":
         refusal = str((answer.provider_details or {}).get("refusal") or "") or made.text
         detail = {"answer": refusal, "usage": {**asdict(made), "text": "", "calls": ()}}
         raise StepFailed("refused", f"model {name}: the model refused to answer: {refusal}"[:500], detail=detail)
     return made
+
+
+def tokens_told(told: float) -> int:
+    """A number of tokens as a server tells it; 0, which is unknown, for what can be none."""
+    return math.ceil(told) if 0 <= told <= _MOST_TOKENS else 0
 
 
 def _words(answer: ModelResponse) -> Iterable[str]:
@@ -211,6 +225,8 @@ def arguments_of(given: str | dict[str, Json] | None) -> Json:
 def _cost(answer: ModelResponse, price: Price | None) -> float | None:
     """In US dollars: by the settings' price, else by those that come with the library; None where neither knows."""
     usage = answer.usage
+    if max(usage.input_tokens, usage.output_tokens) > _MOST_TOKENS:
+        return None
     if price is not None:
         return price.of(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens)
     try:

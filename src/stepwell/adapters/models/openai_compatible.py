@@ -53,14 +53,15 @@ class OpenAICompatible(ProviderModel):
         self._extra = dict(extra or {})
 
     def _build(self, name: str, client: httpx2.AsyncClient) -> Model:
-        from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.profiles.openai import OpenAIModelProfile
         from pydantic_ai.providers.openai import OpenAIProvider
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
+        from stepwell.adapters.models.lenient_chat import LenientChatModel
+
         if _is_openai(self.base_url):
             provider = OpenAIProvider(base_url=self.base_url, api_key=self._key, http_client=client)
-            return OpenAIChatModel(name, provider=provider)
+            return LenientChatModel(name, provider=provider)
         profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
         if self._as_is:
             profile["supports_json_schema_output"] = True
@@ -68,7 +69,7 @@ class OpenAICompatible(ProviderModel):
         compatible = OpenAICompatibleProvider(
             self.name, base_url=self.base_url, api_key=self._key or None, http_client=client
         )
-        return OpenAIChatModel(name, provider=compatible, profile=profile)
+        return LenientChatModel(name, provider=compatible, profile=profile)
 
     def _ways(self, model: Model) -> tuple[Way, ...]:
         if self._as_is:
@@ -77,9 +78,10 @@ class OpenAICompatible(ProviderModel):
 
     def _import_library(self) -> None:
         import pydantic_ai.direct
-        import pydantic_ai.models.openai
         import pydantic_ai.providers.openai
         import pydantic_ai.providers.openai_compatible  # noqa: F401 -- imported for its time, used later
+
+        import stepwell.adapters.models.lenient_chat  # noqa: F401 -- imported for its time, used later
 
     def _needs_key(self) -> str:
         return "OPENAI_API_KEY" if _is_openai(self.base_url) else ""

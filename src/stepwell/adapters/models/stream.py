@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.adapters.models.answer import KEPT
-from stepwell.adapters.models.conversation import OUTPUT
+from stepwell.adapters.models.conversation import OUTPUT, tokens_told
 from stepwell.errors import StepFailed
 
 if TYPE_CHECKING:
@@ -100,14 +100,15 @@ def has_ended(answer: ModelResponse) -> bool:
 
 def _with_partial(failure: StepFailed, text: str, answer: ModelResponse | None, price: Price | None) -> StepFailed:
     detail: dict[str, Json] = dict(failure.detail or {}) | {"partial": text[:KEPT]}
-    usage = answer.usage if answer is not None else None
-    if answer is not None and usage is not None and (usage.input_tokens or usage.output_tokens):
+    going_in = tokens_told(answer.usage.input_tokens) if answer is not None else 0
+    coming_out = tokens_told(answer.usage.output_tokens) if answer is not None else 0
+    if answer is not None and (going_in or coming_out):
         detail["usage"] = {
             "text": "",
             "model": answer.model_name or "",
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cost_usd": price.of(usage.input_tokens, usage.output_tokens) if price else None,
+            "input_tokens": going_in,
+            "output_tokens": coming_out,
+            "cost_usd": price.of(going_in, coming_out) if price else None,
         }
     failure.detail = detail
     return failure
