@@ -215,11 +215,11 @@ async def test_a_connection_lost_after_sending_may_have_been_heard(site: Web, ht
 
 async def test_a_call_ends_on_time(site: Web, http: HttpTool) -> None:
     begun = time.monotonic()
-    failure = await failed(http, site.url("/hang"), timeout="300ms")
+    failure = await failed(http, site.url("/hang"), timeout="3s")  # time enough to send it on a busy machine
     assert (failure.kind, failure.detail) == ("timeout", None)
-    assert time.monotonic() - begun < 10
-    short = ToolCallContext("run", "/a", 1, "k", 0.3)
-    with pytest.raises(StepFailed, match=r"no answer within 0\.3 s"):
+    assert time.monotonic() - begun < 20
+    short = ToolCallContext("run", "/a", 1, "k", 3.0)
+    with pytest.raises(StepFailed, match=r"no answer within 3 s"):
         await http.call("http", {"url": site.url("/hang"), "timeout": 60}, short)
 
 

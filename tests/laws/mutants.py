@@ -10,7 +10,7 @@ from stepwell.definition.compile import BlockPlan, StepPlan
 from stepwell.engine.ledger import Ledger
 from stepwell.errors import StepFailed
 from stepwell.interpreter import attempts, settle
-from stepwell.interpreter import scope as scopes
+from stepwell.interpreter import place as places
 from stepwell.interpreter.race import Race
 from stepwell.interpreter.scope import Scope
 from stepwell.journal.entry import Outcome
@@ -46,7 +46,7 @@ def unsettled_failed_container(patch: pytest.MonkeyPatch) -> None:
 
 def missing_exports(patch: pytest.MonkeyPatch) -> None:
     """A settled container does not say what the steps inside gave."""
-    patch.setattr(scopes, "exported", lambda steps, records: None)
+    patch.setattr(places, "exported", lambda steps, records: None)
 
 
 def lost_lease_below_failure(patch: pytest.MonkeyPatch) -> None:
