@@ -1,4 +1,4 @@
-"""The two commands of the README: `python3 dev.py example` and `python3 dev.py test`.
+"""The two commands of the README, `python3 dev.py example` and `python3 dev.py test`, and one that adds extras.
 
 The law of the file: Python 3.11 and its standard library are enough to start; everything else is installed by uv, into
 `.venv/` and, where uv itself is missing, `.tools/`.
@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parent
 TOOLS = ROOT / ".tools"
 EXAMPLE = Path("examples") / "support-triage"
 USAGE = """python3 dev.py example [ARGUMENTS OF stepwell run]   install, then run the example
-python3 dev.py test [ARGUMENTS OF pytest]            install, then run every check"""
+python3 dev.py test [ARGUMENTS OF pytest]            install, then run every check
+python3 dev.py extras NAME...                        install extras besides: models mcp docs redis http local"""
 NO_VENV = """This Python cannot make a virtual environment, and uv is not installed. Do one of these and try again:
   Debian or Ubuntu:  apt install python3-venv
   anywhere:          install uv (https://docs.astral.sh/uv/) so that it is found on PATH"""
@@ -42,8 +43,7 @@ def uv() -> str:
 def example(arguments: list[str]) -> int:
     """Install Stepwell with the embedded models and run the example; the exit code is that of `stepwell run`."""
     given = ["--input", str(EXAMPLE / "ticket.json")] if "--input" not in arguments else []
-    if subprocess.call([uv(), "sync", "--frozen", "--no-dev", "--extra", "local"], cwd=ROOT):
-        sys.exit("Stepwell could not be installed: see uv's message above")
+    extras(["local"])
     program = Path(".venv", "Scripts", "stepwell.exe") if os.name == "nt" else Path(".venv", "bin", "stepwell")
     command = [str(program), "run", str(EXAMPLE / "workflow.yaml"), *given, *arguments]
     with subprocess.Popen(command, cwd=ROOT) as running:
@@ -51,6 +51,16 @@ def example(arguments: list[str]) -> int:
             with suppress(KeyboardInterrupt):  # it parks the run and says how to go on; wait for that
                 running.wait()
     return running.returncode
+
+
+def extras(names: list[str]) -> int:
+    """Install Stepwell with these extras; what is there already stays."""
+    if not names or any(name.startswith("-") for name in names):
+        sys.exit(USAGE)
+    wanted = [word for name in names for word in ("--extra", name)]
+    if subprocess.call([uv(), "sync", "--frozen", "--no-dev", "--inexact", *wanted], cwd=ROOT):
+        sys.exit("Stepwell could not be installed: see uv's message above")
+    return 0
 
 
 def test(arguments: list[str]) -> int:
@@ -76,7 +86,7 @@ def test(arguments: list[str]) -> int:
 def main(arguments: list[str]) -> int:
     if sys.version_info < (3, 11):  # noqa: UP036 -- this file is what a stranger runs first, with whatever Python is there
         sys.exit(f"Stepwell needs Python 3.11 or later; this is {sys.version.split()[0]}")
-    commands = {"example": example, "test": test}
+    commands = {"example": example, "test": test, "extras": extras}
     if not arguments or arguments[0] not in commands:
         sys.exit(USAGE)
     try:

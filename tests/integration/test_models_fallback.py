@@ -148,6 +148,8 @@ async def test_every_name_is_known_before_the_run():
                 {"nmae": "big"},
                 {"fallback": "big"},
                 {"provider": "nobody"},
+                {"name": "big", "fallback": ["keyles"]},
+                {"provider": "big", "name": "keyles"},
             )
         ]
         assert told == [
@@ -155,7 +157,12 @@ async def test_every_name_is_known_before_the_run():
             ["`model` says 'nmae', which means nothing"],
             ["`fallback` of `model` lists names of models"],
             ["there is no model 'nobody'; configured: big, keyless"],
+            ["there is no model 'keyles'; configured: big, keyless"],
+            [],
         ]
+        (doubt,) = performer.problems_with("keyles")
+        assert (doubt.severity, doubt.code, doubt.hint) == ("warning", "model_name", "did you mean 'keyless'?")
+        assert "big is asked for it by this name" in doubt.message
         (warning,) = performer.problems_with({"name": "big", "fallback": ["keyless"]})
         assert warning.severity == "warning"
         with pytest.raises(StepFailed) as caught:

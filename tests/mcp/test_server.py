@@ -58,8 +58,7 @@ async def client(folder, *args):
             assert answer.is_error
             assert fails in answer.content[0].text, answer.content[0].text
             return None
-        found = plain(answer)
-        return [found] if tool.startswith("list_") and isinstance(found, dict) else found
+        return plain(answer)
 
     try:
         yield call
@@ -69,8 +68,7 @@ async def client(folder, *args):
 
 async def test_workflows_are_listed_started_and_read(project):
     async with client(project) as call:
-        answer = await call("list_workflows")
-        text = json.dumps(answer)
+        text = json.dumps((await call("list_workflows"))["workflows"])
         assert "Says hello." in text
         assert "broken" in text
         run = await call("start_workflow", workflow="greet", input={"name": "Ana"}, wait_seconds=30)
@@ -94,7 +92,7 @@ async def test_a_person_decides_and_nobody_does_not(project):
         said = {"approval": approval["id"], "decision": "approved", "digest": approval["digest"]}
         await call("decide_approval", **said, fails="nothing is decided by nobody: start it with --as NAME")
     async with client(project, "--as", "ana") as call:
-        assert (await call("list_approvals"))[0]["show"] == {"amount": 7}
+        assert (await call("list_approvals"))["approvals"][0]["show"] == {"amount": 7}
         await call("decide_approval", **said, meta={"stepwell/chain": ["w"]}, fails="a workflow decides no approval")
         await call("decide_approval", **{**said, "digest": "of something else"}, fails="changed")
         assert (await call("decide_approval", **said, comment="fine"))["status"] == "decided"

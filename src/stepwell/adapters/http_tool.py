@@ -25,6 +25,7 @@ from stepwell.definition.fields import seconds
 from stepwell.definition.http_call import HTTP, METHODS, PARAMETERS, REPEATABLE, WITHOUT_BODY
 from stepwell.definition.schemas import problems_of
 from stepwell.errors import StepFailed
+from stepwell.extras import installing
 from stepwell.ports import Tool, ToolCallContext
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class HttpTool:
     async def call(self, name: str, arguments: dict[str, Json], context: ToolCallContext) -> Json:
         """`{status, headers, json or text or base64}`. Raises StepFailed, by the status or by what failed."""
         if name != HTTP or self._tool is None:
-            raise StepFailed("not_found", f"there is no tool {name!r}: pip install 'stepwell[http]'")
+            raise StepFailed("not_found", f"there is no tool {name!r}: {installing('http')}")
         _checked(arguments)
         asked = _asked(arguments, context)
         time = min(_timeout(arguments), context.timeout or float("inf"))

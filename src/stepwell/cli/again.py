@@ -13,6 +13,7 @@ import click
 
 from stepwell.cli import exits, options
 from stepwell.cli.command import Command
+from stepwell.cli.lines import dollars
 from stepwell.cli.opening import database_tail, find_run, opened, run_async
 from stepwell.cli.program import program
 
@@ -260,7 +261,7 @@ def _stood(one: Mapping[str, Json]) -> str:
 
 def _cost_line(cost: Mapping[str, Json]) -> str:
     tokens = (cost.get("input_tokens") or 0) + (cost.get("output_tokens") or 0)
-    money = f", ${cost['cost_usd']:.4f}" if cost.get("cost_usd") else ""
+    money = f", {dollars(cost['cost_usd'])}" if cost.get("cost_usd") else ""
     return f"\nlikely cost, as it was before: {tokens} tokens{money}" if tokens or money else "\nno cost was recorded"
 
 

@@ -58,6 +58,8 @@ def commands(told: Explanation, tail: str = "") -> list[str]:
             case "operate":
                 found.append(f"{program()} incidents show {name}{tail}")
                 found.append(f"{program()} incidents retry {name}{tail}")
+            case "raise":
+                found.append(f"{name}{tail}")
             case "wait":
                 found.append(f"{program()} runs resume {name} --wait{tail}")
             case _:

@@ -12,6 +12,7 @@ import click
 
 from stepwell.cli.program import program
 from stepwell.cli.text import duration, json_text, table, visible, visible_lines
+from stepwell.journal.explain import raising_of
 from stepwell.journal.told import owner
 from stepwell.journal.view import instant
 from stepwell.journal.wording import error_text
@@ -153,6 +154,10 @@ def way_lines(wait: Wait, tail: str, *, told: bool = True) -> Iterable[str]:
     """The commands that settle an incident; `told`: with what each does."""
     actions = wait.request["actions"]
     room = max((len(word) for word in WAYS), default=0) + 1
+    if raising := raising_of(wait):
+        yield f"{'raise:':<{room}} {visible(raising)}" + (
+            "  # let the budget be so much; it then goes on" if told else ""
+        )
     for word in actions:
         more = " --output JSON" if word == "provide" else ""
         said = (_UNDOING if wait.request.get("undoes") else WAYS).get(word, "")

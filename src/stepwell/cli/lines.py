@@ -126,12 +126,21 @@ def spent_texts(meta: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
         yield f"not {', '.join(visible(one['model']) for one in fell)}: {visible(fell[0]['kind'])}", "yellow"
 
 
+def dollars(cost: float) -> str:
+    """An amount with the digits that it needs: a step often costs less than a hundredth of a cent."""
+    if not cost:
+        return "$0"
+    if cost < 0.01:
+        return f"${cost:.6f}".rstrip("0") if cost >= 0.000001 else "<$0.000001"
+    return f"${cost:.4f}"
+
+
 def money_text(meta: Mapping[str, Json]) -> str:
     """What tokens cost, as far as it is known."""
     cost, unknown = meta.get("cost_usd"), meta.get("tokens_without_price")
     if cost is None:
         return "price unknown"
-    return f"${cost:.4f}" + (f" and {unknown} tokens of unknown price" if unknown else "")
+    return dollars(cost) + (f" and {unknown} tokens of unknown price" if unknown else "")
 
 
 def error_text(error: Mapping[str, Json]) -> str:

@@ -13,6 +13,7 @@ from stepwell.cli import options
 from stepwell.cli.command import Command
 from stepwell.cli.exits import Refusal
 from stepwell.cli.opening import run_async, settings_at, tell_busy
+from stepwell.extras import installing
 
 
 @click.command(cls=Command, example="stepwell mcp --as ana\nstepwell mcp --database sqlite:////srv/x.db --as ana")
@@ -26,7 +27,7 @@ def mcp(*, acting: str, tools: tuple[Path, ...], database: str) -> None:
     carried on for as long as it serves, as by `stepwell worker`.
     """
     if importlib.util.find_spec("mcp") is None:
-        raise Refusal("the extra `mcp` is not installed", hint="pip install 'stepwell[mcp]'")
+        raise Refusal("the extra `mcp` is not installed", hint=installing("mcp"))
     run_async(_serve(acting, tools, database))
 
 

@@ -56,10 +56,10 @@ class Offered:
         reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
         @server.tool(annotations=reads, structured_output=False)
-        async def list_workflows() -> list[dict[str, Any]]:
+        async def list_workflows() -> dict[str, Any]:
             """List the workflows that can be started, with the JSON Schema of their input."""
             with _telling():
-                return await self.list_workflows()
+                return {"workflows": await self.list_workflows()}
 
         @server.tool(annotations=reads, structured_output=False)
         async def get_run(run: str, wait_seconds: float = 0.0) -> dict[str, Any]:
@@ -68,10 +68,10 @@ class Offered:
                 return await self.shown(run, wait_seconds)
 
         @server.tool(annotations=reads, structured_output=False)
-        async def list_approvals(run: str = "") -> list[dict[str, Any]]:
+        async def list_approvals(run: str = "") -> dict[str, Any]:
             """List the approvals that nobody has decided yet, with what is shown to who decides them."""
             with _telling():
-                return [wait_object(wait) for wait in await self._engine.waits(run_id=run)]
+                return {"approvals": [wait_object(wait) for wait in await self._engine.waits(run_id=run)]}
 
     def _acting(self, server: MCPServer) -> None:
         acts = ToolAnnotations(

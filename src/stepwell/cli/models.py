@@ -10,6 +10,7 @@ import click
 from stepwell.cli import options
 from stepwell.cli.command import Command, Group
 from stepwell.cli.exits import FAILED, Refusal
+from stepwell.cli.lines import dollars
 from stepwell.cli.opening import opened, run_async
 from stepwell.cli.text import duration, json_text, pad, visible, width
 
@@ -113,7 +114,7 @@ def _shown(text: str) -> str:
 def _facts(trial: Trial) -> str:
     meta = trial.meta
     cost = meta.get("cost_usd")
-    money = "price unknown" if cost is None else f"${cost:.4f}"
+    money = "price unknown" if cost is None else dollars(cost)
     tokens = f"{meta.get('input_tokens', 0)} tokens in, {meta.get('output_tokens', 0)} out"
     cut = "  cut at the limit of tokens" if meta.get("finish_reason") == "length" else ""
     return f"{visible(str(meta.get('model', '')))}  {tokens}  {money}  {duration(trial.seconds)}{cut}"

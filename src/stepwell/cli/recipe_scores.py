@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
+from stepwell.cli.lines import dollars
 from stepwell.cli.text import cut, json_text, table, visible
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _score(score: Score) -> Iterator[str]:
 
 def _spent(spent: dict[str, Json], rows: int) -> Iterator[str]:
     tokens = f"{spent['input_tokens']} + {spent['output_tokens']} tokens"
-    cost = "cost unknown" if spent["cost_usd"] is None else f"${spent['cost_usd']:.4f}"
+    cost = "cost unknown" if spent["cost_usd"] is None else dollars(spent["cost_usd"])
     if spent["cost_usd"] is not None and spent["priced"] < rows:
         cost += f" (known of {spent['priced']} rows)"
     free = not (spent["input_tokens"] or spent["output_tokens"])
@@ -147,7 +148,7 @@ def _side_by_side(found: Evaluation) -> list[str]:
     ]
     rows.append(["tokens", *(f"{one['input_tokens']} + {one['output_tokens']}" for one in spent)])
     if any(one["cost_usd"] is not None for one in spent):
-        costs = ["unknown" if one["cost_usd"] is None else f"${one['cost_usd']:.4f}" for one in spent]
+        costs = ["unknown" if one["cost_usd"] is None else dollars(one["cost_usd"]) for one in spent]
         rows.append(["cost", *costs])
     rows.append(["p50 / p95", *(f"{one['p50_seconds']:.2f} s / {one['p95_seconds']:.2f} s" for one in spent)])
     heads = [f"{_letter(found, column)}{visible(found.candidates[column].name)}" for column in columns]

@@ -10,6 +10,7 @@ import click
 from stepwell.cli import exits, options
 from stepwell.cli.command import Command
 from stepwell.cli.exits import FAILED, Refusal
+from stepwell.cli.lines import dollars
 from stepwell.cli.opening import opened, run_async
 from stepwell.cli.program import program
 from stepwell.cli.recipe_sources import folder_of, recipe_named, recipe_refusals
@@ -154,7 +155,7 @@ def _took(trial: Trial) -> str:
     parts += [f"by {usage['way']}"] if usage.get("way") else []
     tokens = [usage.get(name, 0) for name in ("input_tokens", "output_tokens")]
     parts += [f"{tokens[0]} + {tokens[1]} tokens"] if any(tokens) else []
-    parts += [f"${usage['cost_usd']:.6f}"] if usage.get("cost_usd") is not None else []
+    parts += [dollars(usage["cost_usd"])] if usage.get("cost_usd") is not None else []
     parts += [f"{usage['repairs']} repaired"] if usage.get("repairs") else []
     return ", ".join([*parts, f"{trial.seconds:.2f} s"])
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
@@ -11,7 +12,7 @@ import click
 from stepwell.cli import exits
 from stepwell.cli.aftermath import is_in_doubt, return_lines
 from stepwell.cli.follow import Ending, tell_ending
-from stepwell.cli.lines import spent_texts
+from stepwell.cli.lines import money_text, spent_texts
 from stepwell.cli.program import program
 from stepwell.cli.progress import Progress, by_text
 from stepwell.cli.screen import PlainScreen, still
@@ -83,6 +84,8 @@ def _print_step(step: StepRecord, key: str) -> None:
     for log in step.attempt_log:
         error = f"  {visible(log['error'].get('kind'))}: {visible(log['error'].get('message'))}" if log["error"] else ""
         click.echo(f"  attempt {log['number']}  {log['status']}  {log['started_at']}{error}")
+        for line in _taken(log.get("usage")):
+            click.echo(f"    {line}")
     for turn in step.turns:
         _print_turn(turn)
     _print_sources(step.meta or {})
@@ -91,6 +94,18 @@ def _print_step(step: StepRecord, key: str) -> None:
         if value is not None:
             lines = visible_lines(json_text(value, indent=2))
             click.echo("\n".join([f"  {name}: {lines[0]}", *(f"    {line}" for line in lines[1:])]))
+
+
+def _taken(usage: dict[str, Json] | None) -> Iterator[str]:
+    """Which model answered and what it took, and which ones did not, and why."""
+    if not usage:
+        return
+    for one in usage.get("fell_back") or ():
+        yield f"not {visible(one['model'])}: {visible(one['kind'])}: {visible(one['message'])}"
+    tokens = f"{usage.get('input_tokens') or 0} + {usage.get('output_tokens') or 0} tokens"
+    cached = f" ({usage['cached_tokens']} cached)" if usage.get("cached_tokens") else ""
+    queued = f"  waited {duration(usage['queued_ms'] / 1000)}" if usage.get("queued_ms") else ""
+    yield f"{visible(usage.get('model') or 'no model')}  {tokens}{cached}  {money_text(usage)}{queued}"
 
 
 def _print_sources(meta: dict[str, Json]) -> None:
@@ -111,12 +126,21 @@ def _print_sources(meta: dict[str, Json]) -> None:
 def _print_turn(turn: dict[str, Json]) -> None:
     """One turn of an agent step: what the model asked for, and what came of it."""
     text = f"  {visible(turn['text'])}" if turn["text"] else ""
-    click.echo(f"  turn {turn['turn']}  {turn['status']}{text}{_because(turn)}")
+    click.echo(f"  turn {turn['turn']}  {turn['status']}{text}{_took(turn)}{_because(turn)}")
+    for line in _taken((turn["attempt_log"][-1] if turn["attempt_log"] else {}).get("usage")):
+        click.echo(f"    {line}")
     for call in turn["calls"]:
-        click.echo(f"    {visible(call['tool'])}  {call['status']}{_because(call)}")
+        click.echo(f"    {visible(call['tool'])}  {call['status']}{_took(call)}{_because(call)}")
         click.echo(f"      arguments: {visible(json_text(call['arguments']))}")
         if call["output"] is not None:
             click.echo(f"      output: {visible(json_text(call['output']))}")
+
+
+def _took(part: dict[str, Json]) -> str:
+    if not part["started_at"] or not part["ended_at"]:
+        return ""
+    began, ended = (datetime.fromisoformat(part[name]) for name in ("started_at", "ended_at"))
+    return f"  {duration((ended - began).total_seconds())}"
 
 
 def _because(part: dict[str, Json]) -> str:

@@ -19,7 +19,7 @@ from stepwell.cli.exits import FAILED, Refusal
 from stepwell.cli.inputs import read_pairs
 from stepwell.cli.opening import opened, run_async
 from stepwell.cli.program import program
-from stepwell.cli.text import json_text, table, visible
+from stepwell.cli.text import json_text, table, visible, visible_lines
 
 if TYPE_CHECKING:
     from stepwell.engine.engine import Engine
@@ -41,7 +41,7 @@ def list_tools(*, tools: tuple[Path, ...], database: str, as_json: bool) -> None
     async def work() -> list[dict[str, Any]]:
         async with opened(database, tools=tools, missing="aside") as engine:
             for problem in await engine.ask_servers():
-                click.echo(visible(str(problem)), err=True)
+                click.echo("\n".join(visible_lines(str(problem))), err=True)
             known = [engine.tools.get(name) for name in engine.tools.names()]
             return [_told(tool) for tool in known if tool is not None]
 
@@ -129,9 +129,9 @@ async def _tool(engine: Engine, name: str) -> Tool:
     from stepwell.definition.suggest import did_you_mean
 
     tool = engine.tools.get(name)
-    if tool is None:
+    if tool is None or "." in name:  # only its server knows what it takes, and whether it may be called again
         for problem in await engine.ask_servers():
-            click.echo(visible(str(problem)), err=True)
+            click.echo("\n".join(visible_lines(str(problem))), err=True)
         tool = engine.tools.get(name)
     if tool is None:
         hint = did_you_mean(name, engine.tools.names()) or f"`{program()} tools list` shows what there is"

@@ -36,6 +36,7 @@ from stepwell.engine.tool_performer import ToolPerformer
 from stepwell.engine.toolbox import Toolbox
 from stepwell.engine.vault import Vault
 from stepwell.errors import DefinitionError, Problem
+from stepwell.extras import installing
 from stepwell.interpreter.effect import KnowledgeRead, KnowledgeWrite, ModelCall, Notify, ToolCall
 from stepwell.library.recipes import FileRecipes
 from stepwell.library.workflows import workflow_file
@@ -179,7 +180,7 @@ def _limiter(settings: Settings) -> Limiter:
         return LocalLimiter(limits.model_calls)
     if find_spec("redis") is None:
         message = "[limits] redis needs the package redis, which is not installed"
-        raise DefinitionError([Problem("error", "missing", message, "pip install 'stepwell[redis]'")])
+        raise DefinitionError([Problem("error", "missing", message, installing("redis"))])
     return RedisLimiter(
         limits.redis.reveal(), Terms(limits.model_calls, lease=limits.lease, on_error=limits.on_limiter_error)
     )

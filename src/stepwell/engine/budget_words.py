@@ -68,9 +68,10 @@ def exceeded(full: Standing, asked: Reservation, *, replaced: bool) -> StepFaile
         "sent": False,
         "hint": (hint := command(limit, tokens=short_tokens, nano_usd=short_money)),
     }
-    message += f"; raise it: {hint}"
+    suspends = limit.on_exceed == "suspend"
+    message += "" if suspends else f"; raise it: {hint}"  # an incident offers the command by itself
     failure = StepFailed("budget_exceeded", message, retryable=False, detail=detail)
-    failure.suspends = limit.on_exceed == "suspend"
+    failure.suspends = suspends
     return failure
 
 

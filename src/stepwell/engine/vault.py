@@ -60,7 +60,10 @@ class Vault:
                 close or f'write {name} = "env:{name}" under [secrets] in stepwell.toml',
             )
         elif secret.missing:
-            yield f"the secret {name!r} is not there: {secret.missing}", f"[secrets] says {name} = {secret.source!r}"
+            yield (
+                f"the secret {name!r} is not there: {secret.missing}",
+                f"set it, or name another place: stepwell.toml says {name} = {secret.source!r} under [secrets]",
+            )
         elif len(secret.reveal()) < SHORTEST:
             said = f"the secret {name!r} has fewer than {SHORTEST} characters"
             yield said, "such a text cannot be kept out of what is recorded; use a longer one"

@@ -47,7 +47,7 @@ class Explanation:
     """Why a run stands as it does, and its steps in the order of the journal.
 
     `goes_on` says what moves it: `(action, id)` with the actions decide (an approval), resume, wait (until it is due),
-    event (its name), operate (an incident).
+    event (its name), operate (an incident), raise (a budget, by this command).
     """
 
     run: str
@@ -143,6 +143,8 @@ def _goes_on(standing: _Standing) -> Iterator[tuple[str, str]]:
             case "event":
                 yield "event", str(getattr(wait, "topic", "") or "")
             case "incident":
+                if raising := raising_of(wait):
+                    yield "raise", raising
                 yield "operate", wait.id
             case _:
                 pass
@@ -150,6 +152,14 @@ def _goes_on(standing: _Standing) -> Iterator[tuple[str, str]]:
         yield "wait", run.id
     elif run.status not in {"pending_approval", "suspended", "waiting"} and not standing.owner:
         yield "resume", run.id
+
+
+def raising_of(wait: Any) -> str:
+    """The command that makes room in the budget for which an incident waits; "" for others."""
+    error = wait.request["error"]
+    detail = error.get("detail")
+    said = error.get("kind") == "budget_exceeded" and isinstance(detail, dict) and "budget" in detail
+    return str(detail.get("hint") or "") if said else ""
 
 
 # its steps

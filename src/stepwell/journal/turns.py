@@ -60,8 +60,9 @@ def _call(asked: dict[str, Json], told: Told | None, value: Value, instant: Inst
 
 def _facts(told: Told, instant: Instant) -> dict[str, Json]:
     last = told.failed[max(told.failed)] if told.failed and not told.status else None
+    in_doubt = last is not None and (last.error or {}).get("kind") == "in_doubt" and told.attempts <= max(told.failed)
     return {
-        "status": told.status or "running",
+        "status": told.status or ("in_doubt" if in_doubt else "running"),
         "attempts": told.attempts,
         "attempt_log": list(told.attempt_log(instant)),
         "error": last.error if last is not None else told.error,

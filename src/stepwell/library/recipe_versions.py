@@ -17,11 +17,14 @@ Json: TypeAlias = Any
 _SHOWN = 10
 
 
-def taken(new: RecipeVersion) -> Conflict:
-    """That a label has another content already."""
+def taken(new: RecipeVersion, labels: Iterable[str]) -> Conflict:
+    """That a label has another content already; `labels` are all that the recipe ever had."""
+    used, free = {*labels}, following(new.version)
+    while free in used:
+        free = following(free)
     message = (
         f"{new.recipe}@{new.version} is published with other content, and a version never changes; "
-        f'write another version into {new.file or "the recipe"}, such as  version: "{following(new.version)}"'
+        f'write another version into {new.file or "the recipe"}, such as  version: "{free}"'
     )
     return Conflict(message, {"recipe": new.recipe, "version": new.version})
 

@@ -14,6 +14,7 @@ from stepwell.adapters.mcp.failures import McpCallTimeout, McpConnectError, McpC
 from stepwell.adapters.mcp.failures import of_protocol as meant_by
 from stepwell.adapters.mcp.http import streamable_http
 from stepwell.adapters.mcp.stdio import stdio
+from stepwell.extras import installing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -230,7 +231,7 @@ def _import() -> None:
     try:
         import mcp  # noqa: F401
     except ImportError as error:
-        raise McpConnectError(f"the extra `mcp` is not installed ({error}): pip install 'stepwell[mcp]'") from None
+        raise McpConnectError(f"the extra `mcp` is not installed ({error}): {installing('mcp')}") from None
 
 
 async def _listing(client: Client) -> tuple[Tool, ...]:

@@ -11,6 +11,7 @@ import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from stepwell.adapters.models.price import price_for
 from stepwell.ports import NANO
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def nano_usd(model: LanguageModel, name: str, going_in: int, coming_out: int) ->
     `name` is the provider's own, "" for the one that the settings name. May import the library's price list.
     """
     model = _innermost(model)
-    if (price := getattr(model, "price", None)) is not None:
+    price = price_for(getattr(model, "price", None), str(getattr(model, "model", "")), name)
+    if price is not None:
         dollars = (going_in * Decimal(str(price.input)) + coming_out * Decimal(str(price.output))) / _MILLION
         return math.ceil(dollars * NANO)
     return _listed(name or str(getattr(model, "model", "")), str(getattr(model, "base_url", "")), going_in, coming_out)

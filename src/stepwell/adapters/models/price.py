@@ -26,5 +26,14 @@ class Price:
         return total / _MILLION
 
 
+def price_for(price: Price | None, model: str, wanted: str) -> Price | None:
+    """What the settings say of `wanted`, a provider's name, where they name `model` ("" is that one).
+
+    A price is that of the named model alone; a service that costs nothing costs nothing whatever it is asked for.
+    """
+    same = not wanted or wanted == model
+    return price if same or price is None or not (price.input or price.output) else None
+
+
 FREE = Price(0.0, 0.0)
 """Of a model that runs on this machine."""

@@ -16,8 +16,10 @@ from urllib.parse import urlsplit
 
 from stepwell.adapters.errors import classify
 from stepwell.adapters.models.conversation import ToolNames, Way, listed_price, messages, parameters, reply
+from stepwell.adapters.models.price import price_for
 from stepwell.adapters.models.stream import MISSHAPEN, broken_off, has_ended, streamed
 from stepwell.errors import Problem, StepFailed
+from stepwell.extras import installing
 from stepwell.ports import ModelReply, ModelRequest
 
 if TYPE_CHECKING:
@@ -126,7 +128,7 @@ class ProviderModel(ABC):
         """What is missing for requests, with the fix: the library, or the key. Asks nobody."""
         problems = []
         if find_spec("pydantic_ai") is None or find_spec(self.library) is None:
-            hint = "install the extra: pip install 'stepwell[models]'"
+            hint = f"install the extra: {installing('models')}"
             message = f"model {self.name} needs pydantic-ai and {self.library}"
             problems.append(Problem("error", "model_missing", message, hint))
         if self._key_missing:
@@ -140,6 +142,10 @@ class ProviderModel(ABC):
     async def known_price(self) -> Price | None:
         """What its tokens cost: as the settings say, else as the list that comes with the library says."""
         return self.price or listed_price(await self._connected(""))
+
+    def _price(self, request: ModelRequest) -> Price | None:
+        """What the settings say of the price of the model that a request names."""
+        return price_for(self.price, self.model, request.model)
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """One answer. Raises StepFailed, classified, with the HTTP status in `detail["status"]` where there was one."""
@@ -164,11 +170,11 @@ class ProviderModel(ABC):
         model = await self._connected(request.model)
         names = ToolNames.of(request)
         if request.schema is None:
-            return reply(await self._ask(model, request, "", names), request, self.name, names, self.price)
+            return reply(await self._ask(model, request, "", names), request, self.name, names, self._price(request))
         ways = self._ways(model)
         ways = tuple(way for way in ways if way not in self._refused) or ways[-1:]
         answer = await self._in_one_of(ways, model, request, names)
-        return reply(answer, request, self.name, names, self.price)
+        return reply(answer, request, self.name, names, self._price(request))
 
     async def _in_one_of(
         self, ways: tuple[Way, ...], model: Model, request: ModelRequest, names: ToolNames
@@ -207,7 +213,9 @@ class ProviderModel(ABC):
             opened = model_request_stream(
                 model, begun, model_settings=settings, model_request_parameters=shape, instrument=False
             )
-            return await streamed(opened, request.on_text, lambda error: self._failure(error, request), self.price)
+            return await streamed(
+                opened, request.on_text, lambda error: self._failure(error, request), self._price(request)
+            )
         try:
             answer = await model_request(
                 model, begun, model_settings=settings, model_request_parameters=shape, instrument=False
@@ -257,11 +265,22 @@ class ProviderModel(ABC):
                 detail={"error": type(error).__name__},
             )
         failure = classify(error, service=f"model {self.name}", secrets=(self._key,))
+        failure.message = self._where_to_look(failure.message)
+        failure.args = (failure.message,)
         if request.tools and failure.kind in {"invalid_request", "not_found"} and _says(error, ("tool", "function")):
             hint = "take a model that knows tools, or write the step without `tools`"
             message = failure.message.replace(f"model {self.name}: ", f"model {self.name} may take no tools: ", 1)
             return StepFailed("invalid_request", message, detail=(failure.detail or {}) | {"hint": hint})
         return failure
+
+    def _where_to_look(self, message: str) -> str:
+        """A failure's message with the setting that it is about."""
+        for said, better in (
+            ("the connection failed: Connection error.", f"no connection to {_address(self.base_url)}; is it running?"),
+            ("the key was refused", f"the key was refused (api_key under [models.{self.name}])"),
+        ):
+            message = message.replace(said, better)
+        return message
 
 
 def _says(error: Exception, words: tuple[str, ...]) -> bool:
@@ -270,6 +289,12 @@ def _says(error: Exception, words: tuple[str, ...]) -> bool:
         return False
     said = str(getattr(error, "body", "")).lower()
     return any(word in said for word in words)
+
+
+def _address(base_url: str) -> str:
+    """Where a service is, without what stands before the host."""
+    url = urlsplit(base_url)
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
 
 
 def _is_limit(error: Exception) -> bool:

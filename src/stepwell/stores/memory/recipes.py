@@ -39,7 +39,7 @@ class MemoryRecipes:
     ) -> tuple[RecipeVersion, bool]:
         key = (account, new.recipe, new.version)
         if self._contents.get(key, new.content) != new.content:
-            raise taken(new)
+            raise taken(new, (key[2] for key in self._contents if key[:2] == (account, new.recipe)))
         for there in self._of(account, new.recipe):
             if there.version == new.version:
                 return there, False

@@ -39,6 +39,7 @@ UPDATE library_recipe_version SET deleted = ?, text = '', body = '' WHERE accoun
 """
 _OPEN = f"SELECT DISTINCT definition FROM run WHERE account = ? AND status IN ({_OPEN_STATUSES})"  # noqa: S608 -- constants
 _OPEN_OF = f"SELECT uid FROM run WHERE account = ? AND definition = ? AND status IN ({_OPEN_STATUSES}) LIMIT 100"  # noqa: S608 -- constants
+_LABELS = "SELECT version FROM library_recipe_version WHERE account = ? AND recipe = ?"
 _BODY = "SELECT body FROM definition WHERE account = ? AND digest = ?"
 _PIN = """
 SELECT recipe, version, digest, body FROM library_recipe
@@ -70,7 +71,7 @@ class SqliteRecipes:
         def act(connection: Connection) -> tuple[RecipeVersion, bool]:
             there = connection.execute(_CONTENT, (account, new.recipe, new.version)).fetchone()
             if there is not None and there[0] != new.content:
-                raise taken(new)
+                raise taken(new, (row[0] for row in connection.execute(_LABELS, (account, new.recipe))))
             if (same := _own(connection, account, new.recipe, new.version)) is not None:
                 return same, False
             version = replace(new, at=new.at or now)
