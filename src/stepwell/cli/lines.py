@@ -122,6 +122,8 @@ def spent_texts(meta: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     if tokens:
         yield f"{tokens} tokens", "dim"
         yield money_text(meta), "dim"
+    if meta.get("finish_reason") == "length":
+        yield "cut at the limit of tokens", "yellow"
     if fell := meta.get("fell_back"):
         yield f"not {', '.join(visible(one['model']) for one in fell)}: {visible(fell[0]['kind'])}", "yellow"
 

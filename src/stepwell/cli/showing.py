@@ -105,7 +105,8 @@ def _taken(usage: dict[str, Json] | None) -> Iterator[str]:
     tokens = f"{usage.get('input_tokens') or 0} + {usage.get('output_tokens') or 0} tokens"
     cached = f" ({usage['cached_tokens']} cached)" if usage.get("cached_tokens") else ""
     queued = f"  waited {duration(usage['queued_ms'] / 1000)}" if usage.get("queued_ms") else ""
-    yield f"{visible(usage.get('model') or 'no model')}  {tokens}{cached}  {money_text(usage)}{queued}"
+    cut = "  cut at the limit of tokens" if usage.get("finish_reason") == "length" else ""
+    yield f"{visible(usage.get('model') or 'no model')}  {tokens}{cached}  {money_text(usage)}{queued}{cut}"
 
 
 def _print_sources(meta: dict[str, Json]) -> None:

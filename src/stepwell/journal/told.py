@@ -136,7 +136,10 @@ class Told:
                 yield body
 
 
-_TAKEN = ("model", "input_tokens", "output_tokens", "cached_tokens", "tokens_without_price", "fell_back", "queued_ms")
+_TAKEN = (
+    "model", "finish_reason", "input_tokens", "output_tokens", "cached_tokens", "tokens_without_price", "fell_back",
+    "queued_ms",
+)  # fmt: skip
 
 
 def _usage(body: Body) -> dict[str, Json]:
