@@ -16,6 +16,7 @@ from stepwell.adapters.models.summary import extract_summary, sentences
 from stepwell.engine.model_performer import ModelPerformer
 from stepwell.engine.performer import CallContext
 from stepwell.errors import StepFailed
+from stepwell.extras import installing
 from stepwell.interpreter.effect import ModelCall, ToolCall
 from stepwell.ports import ToolRequest
 from stepwell.testing.provider_server import ProviderServer, Reply
@@ -163,7 +164,7 @@ async def test_what_is_missing_is_told_before_a_run():
     assert [problem.code for problem in performer.available()] == ["model_missing", "model_unknown"]
     built_in = ModelPerformer({"embedded": EmbeddedText()}, "embedded")
     (problem,) = built_in.problems_with(None, "classify")
-    assert "stepwell[local]" in problem.hint
+    assert problem.hint == f"install the extra: {installing('local')}"
     with pytest.raises(StepFailed, match="embedding model"):
         await built_in(ModelCall(prompt="x", task="extract_summary"), CALL)
 

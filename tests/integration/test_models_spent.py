@@ -66,13 +66,14 @@ async def test_failed_attempts_are_in_the_sums_and_each_says_what_it_took(tmp_pa
         "output_tokens": 7,
         "cached_tokens": 8,
         "cost_usd": pytest.approx(0.084),
+        "requests": 3,
     }
 
 
 async def test_a_price_that_nobody_knows_is_unknown_and_never_nothing(tmp_path):
     run = await shown(tmp_path, [Reply('{"a": 1}')], STEP, priced=False)
     assert run["steps"][0]["attempt_log"][0]["usage"]["cost_usd"] is None
-    assert run["usage"] == {"input_tokens": 10, "output_tokens": 5, "tokens_without_price": 15}
+    assert run["usage"] == {"input_tokens": 10, "output_tokens": 5, "tokens_without_price": 15, "requests": 1}
 
 
 async def test_of_a_fallback_the_priced_part_is_summed_and_the_rest_is_told(tmp_path):
@@ -84,7 +85,7 @@ async def test_of_a_fallback_the_priced_part_is_summed_and_the_rest_is_told(tmp_
     run = await shown(tmp_path, script, STEP, fallback=("other",))
     usage = run["steps"][0]["attempt_log"][0]["usage"]
     assert usage["fell_back"][0]["model"] == "m"
-    assert run["usage"] == {"input_tokens": 10, "output_tokens": 5, "tokens_without_price": 15}
+    assert run["usage"] == {"input_tokens": 10, "output_tokens": 5, "tokens_without_price": 15, "requests": 1}
 
 
 async def test_the_list_says_what_is_known_of_prices_and_what_is_missing(tmp_path):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import click
 
-from stepwell.cli.lines import Line, error_text, mark_of, painted, step_lines
+from stepwell.cli.lines import Line, error_text, mark_of, painted, spent_texts, step_lines
 from stepwell.cli.progress import Node, Progress, by_text, doing_text, reason_text, turn_text
 from stepwell.cli.text import duration, json_text, pad, visible
 from stepwell.journal.view import instant
@@ -133,6 +133,7 @@ def _told(data: Mapping[str, Json], at: float) -> list[str]:
     by = by_text(data.get("meta"))
     if data.get("error"):
         facts += [visible(by), f"after {error_text(data['error'])}"] if by else [error_text(data["error"])]
+    facts += [text for text, _ in spent_texts(data.get("meta") or {})]
     if data.get("strategy"):
         facts.append(doing_text(data["strategy"]))
     if data.get("title"):

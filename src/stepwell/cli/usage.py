@@ -26,7 +26,13 @@ _AGO = re.compile(r"(\d+)([hd])")
     cls=Command,
     example="stepwell usage\nstepwell usage --by model --since 7d\nstepwell usage --by step --run 019c2f3b --json",
 )
-@click.option("--by", default="workflow", show_default=True, type=click.Choice(_BY), help="What is added up.")
+@click.option(
+    "--by",
+    default="workflow",
+    show_default=True,
+    type=click.Choice(_BY),
+    help="What is added up; equal paths of steps go together, see --workflow.",
+)
 @click.option("--since", default="", metavar="WHEN", help="From when on: 24h, 7d, 2026-03-01 or an instant (UTC).")
 @click.option("--before", default="", metavar="WHEN", help="Up to when.")
 @click.option("--workflow", default="", metavar="ID", help="Only runs of this workflow.")

@@ -123,7 +123,7 @@ class Asking:
         except TimeoutError:
             raise self.with_usage(StepFailed("timeout", f"no result within {request.timeout:g} s")) from None
         except StepFailed as failure:
-            raise self.with_usage(failure) from None
+            raise self.with_usage(self._after_others(failure)) from None
         finally:
             self.usage.queued = self._queueing.seconds
         self.usage.add(reply)
@@ -146,6 +146,14 @@ class Asking:
                     raise
                 self._leave(failure)
         return await self._complete(self._asked[0].model, self._put(request, left))
+
+    def _after_others(self, failure: StepFailed) -> StepFailed:
+        """A failure that also says which models had failed before; who reads it knows the first one best."""
+        if self.usage.fell_back:
+            before = ", ".join(f"{one['model']}: {one['kind']}" for one in self.usage.fell_back)
+            failure.message = f"{failure.message} (and before it {before})"
+            failure.args = (failure.message,)
+        return failure
 
     def _leave(self, failure: StepFailed) -> None:
         """Go on to the next model; what the last one took counts."""
