@@ -199,7 +199,7 @@ def test_dev_py_is_short_and_needs_the_standard_library_only():
     import sys
 
     text = (ROOT / "dev.py").read_text("utf-8")
-    assert len(text.splitlines()) < 90
+    assert len(text.splitlines()) < 105
     imported = {
         (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
         for node in ast.walk(ast.parse(text))
