@@ -17,6 +17,7 @@ from typing import Any
 
 from stepwell.adapters.document_text import decoded
 from stepwell.errors import InputError, Problem
+from stepwell.extras import installing
 
 TEXT = (".txt", ".text", ".md", ".markdown")
 MARKUP = {
@@ -63,7 +64,7 @@ def read_document(file: Path, *, encoding: str = "") -> ReadDocument:
         return ReadDocument(_decoded(file, data, encoding))
     if find_spec("kreuzberg") is None:
         message = f"reading {suffix} files needs the package kreuzberg, which is not installed"
-        raise refusal(file, message, "install the extra: pip install 'stepwell[docs]'")
+        raise refusal(file, message, f"install the extra: {installing('docs')}")
     if MARKUP[suffix] == "text/html":
         return _html(file, data, encoding)
     read = _extracted(file, data, MARKUP[suffix])
