@@ -677,7 +677,7 @@ def test_folders_of_documents_are_added_and_looked_into(project: Project) -> Non
     assert [one["document"] for one in json.loads(project("kb", "list", "--json"))] == ["hr/leave"]
     assert "0 vectors made" in project("kb", "index")
     assert "document.remove" in project("audit")
-    assert "1 documents, 1 of 1 passages with a vector" in project("doctor")
+    assert "1 document, 1 of 1 passages with a vector" in project("doctor")
 
 
 def test_tools_and_doctor_tell_what_there_is(project: Project) -> None:

@@ -6,7 +6,7 @@ The law of the file: it executes nothing; a check that cannot be made says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.check.calls import check_calls
 from stepwell.definition.http_call import HTTP
@@ -197,9 +197,10 @@ def _not_usable(recipe: str, error: NotFound | DefinitionError) -> tuple[str, st
 
 
 def _knowledge_known(documents: int, count: VectorCount) -> Problem:
-    said = f"{documents} document{'' if documents == 1 else 's'}, {count.vectors} of {count.passages} passages with a vector"
+    said = f"{documents} document{'' if documents == 1 else 's'}"
+    said += f", {count.vectors} of {count.passages} passages with a vector"
     if count.problem:
-        severity: Literal["note", "warning"] = "warning" if count.passages else "note"
+        severity: Severity = "warning" if count.passages else "note"
         hint = "stepwell kb index" if count.vectors else f"install the extra: {installing('local')}"
         return Problem(severity, "knowledge", f"{said}; found by words alone: {count.problem}", hint)
     if count.vectors < count.passages:
