@@ -20,6 +20,20 @@ Address: TypeAlias = IPv4Address | IPv6Address
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _NAT64 = IPv6Network("64:ff9b::/96")
+_UNICAST = IPv6Network("2000::/3")
+"""All that IPv6 routes publicly; ranges outside are local, retired or lead to IPv4 (RFC 4291, 6052, 3879)."""
+_INSIDE = tuple(
+    ip_network(one)
+    for one in (
+        "192.0.0.0/24",
+        "192.88.99.0/24",
+        "168.63.129.16/32",
+        "100.100.100.200/32",
+        "3fff::/20",
+        "2001:db8::/32",
+    )
+)
+"""Not public though Python may say so: of protocols, retired, or a cloud's own service behind a public address."""
 
 
 class Addresses:
@@ -49,8 +63,8 @@ class Addresses:
         """
         try:
             found = await self._resolve(host, port)
-        except OSError as error:
-            why = error.strerror or type(error).__name__
+        except (OSError, ValueError, OverflowError) as error:  # a name that is none is a ValueError of its codec
+            why = getattr(error, "strerror", None) or " ".join(str(error).split())[:200] or type(error).__name__
             said = f"the name {host!r} cannot be resolved: {why}"
             raise StepFailed("connection_error", said, detail={"sent": False}) from None
         if {host.lower(), f"{host.lower()}:{port}"} & self._hosts:
@@ -69,7 +83,13 @@ class Addresses:
         places = (address,) if inner is None else (address, inner)
         if any(place in network for place in places for network in self._networks):
             return True
-        return all(place.is_global and not place.is_multicast for place in (places if inner is None else (inner,)))
+        return _public(address if inner is None else inner)
+
+
+def _public(address: Address) -> bool:
+    if not address.is_global or address.is_multicast or any(address in network for network in _INSIDE):
+        return False
+    return isinstance(address, IPv4Address) or address in _UNICAST
 
 
 def _inside(address: Address) -> IPv4Address | None:
@@ -82,6 +102,8 @@ def _inside(address: Address) -> IPv4Address | None:
         return address.sixtofour
     if address.teredo is not None:
         return address.teredo[1]
+    if (int(address) >> 32) & 0xFDFFFFFF == 0x5EFE:  # ISATAP
+        return IPv4Address(int(address) & 0xFFFFFFFF)
     return IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import codecs
 import json
+import math
 import time
 import zlib
 from collections.abc import AsyncIterable, Sequence
@@ -25,6 +26,10 @@ SHOWN = 2000
 """Characters of a body that a failure keeps."""
 _LEFT_OUT = frozenset({"set-cookie", "set-cookie2"})
 _TEXTS = ("text/", "application/xml", "application/javascript", "application/x-www-form-urlencoded", "application/yaml")
+_NO_CHARSETS = frozenset(
+    {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf-7", "mbcs", "oem"}
+)
+"""Codecs of Python that no body is written in; the first two take quadratic time."""
 
 
 def headers_of(raw: Sequence[tuple[bytes, bytes]]) -> Headers:
@@ -40,26 +45,63 @@ def headers_of(raw: Sequence[tuple[bytes, bytes]]) -> Headers:
 async def body_of(stream: AsyncIterable[bytes], headers: Headers, limit: int) -> bytes:
     """The whole body, unpacked. Raises StepFailed: `output_too_large` beyond `limit` bytes, `output_invalid`."""
     packing = headers.get("content-encoding", "identity").strip().lower()
-    if packing in {"gzip", "x-gzip", "deflate"}:
-        unpack = zlib.decompressobj(zlib.MAX_WBITS | 32)
-    elif packing in {"identity", ""}:
-        unpack = None
-    else:
+    if packing not in {"gzip", "x-gzip", "deflate", "identity", ""}:
         raise StepFailed("output_invalid", f"the body is packed in a way that was not asked for: {packing[:40]!r}")
+    unpack = None if packing in {"identity", ""} else Unpacking(packing)
     said = headers.get("content-length", "")
     if said.isdecimal() and int(said) > limit and unpack is None:
         raise _too_large(limit, int(said))
-    body = bytearray()
+    body, packed = bytearray(), 0
     try:
         async for part in stream:
+            packed += len(part)
+            if packed > limit + 65_536:  # no packing makes a body that much longer
+                raise _too_large(limit)
             body += part if unpack is None else unpack.decompress(part, limit + 1 - len(body))
             if len(body) > limit:
                 raise _too_large(limit)
     except zlib.error:
         raise StepFailed("output_invalid", f"the body is not {packing}, which it says it is") from None
-    if unpack is not None and (body or said not in {"", "0"}) and not unpack.eof:
+    if unpack is not None and (body or said not in {"", "0"}) and not unpack.whole:
         raise StepFailed("connection_error", "the body ended before its packing did")
     return bytes(body)
+
+
+class Unpacking:
+    """Takes a body apart that was packed: `gzip` may have several members, `deflate` may lack its frame."""
+
+    def __init__(self, packing: str) -> None:
+        self._bare = packing == "deflate"
+        self._member = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        self._begun = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether the last member has come to its end."""
+        return self._member.eof
+
+    def decompress(self, part: bytes, limit: int) -> bytes:
+        """The next at most `limit` bytes, or more than the body may have. Raises zlib.error."""
+        found = bytearray()
+        while part and len(found) < limit:
+            if self._member.eof:
+                part = part.lstrip(b"\0")  # members may be padded
+                if not part:
+                    break
+                self._member = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            found += self._some(part, limit - len(found))
+            part = self._member.unused_data
+        return bytes(found)
+
+    def _some(self, part: bytes, limit: int) -> bytes:
+        first, self._begun = not self._begun, True
+        try:
+            return self._member.decompress(part, limit)
+        except zlib.error:
+            if not (first and self._bare):
+                raise
+            self._member = zlib.decompressobj(-zlib.MAX_WBITS)
+            return self._member.decompress(part, limit)
 
 
 def _too_large(limit: int, size: int = 0) -> StepFailed:
@@ -75,7 +117,7 @@ def answer_of(status: int, headers: Headers, body: bytes) -> dict[str, Json]:
     if body and (kind == "application/json" or kind.endswith("+json")):
         text = _decoded(body, "utf-8" if charset == "" else charset)
         try:
-            return found | {"json": json.loads(text, parse_constant=_no_number)}
+            return found | {"json": json.loads(text, parse_constant=_no_number, parse_float=_number)}
         except (ValueError, RecursionError):
             detail = {"status": status, "answer": text[:SHOWN]}
             raise StepFailed(
@@ -90,6 +132,13 @@ def _no_number(word: str) -> Json:
     raise ValueError(word)
 
 
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):  # 1e999
+        raise ValueError(text)
+    return number
+
+
 def _media(value: str) -> tuple[str, str]:
     """Media type and charset, lower-case; "" where not said or unknown."""
     kind, *parameters = value.lower().split(";")
@@ -98,9 +147,10 @@ def _media(value: str) -> tuple[str, str]:
         name, _, said = parameter.strip().partition("=")
         if name == "charset":
             try:
-                charset = codecs.lookup(said.strip("\"' ")).name
-            except LookupError:
+                charset = codecs.lookup(said.strip("\"' ")[:40]).name
+            except (LookupError, ValueError):
                 charset = ""
+            charset = "" if charset in _NO_CHARSETS else charset
     return kind.strip(), charset
 
 

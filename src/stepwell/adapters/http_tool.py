@@ -99,6 +99,8 @@ class HttpTool:
         try:
             async with asyncio.timeout(time if time < float("inf") else None):
                 return await self._follow(asked, sent)
+        except StepFailed as failure:
+            raise sent.so_says(failure) from None
         except TimeoutError:
             detail = None if sent.any else {"sent": False}
             raise StepFailed(
@@ -159,6 +161,12 @@ class _Sent:
     def __init__(self) -> None:
         self.any = False
 
+    def so_says(self, failure: StepFailed) -> StepFailed:
+        """The failure, without the claim that nothing was sent if that holds for a later hop alone."""
+        if self.any and isinstance(failure.detail, dict):
+            failure.detail = {key: value for key, value in failure.detail.items() if key != "sent"} or None
+        return failure
+
     async def note(self, event: str, _facts: dict[str, Any]) -> None:
         if event.endswith("send_request_headers.started"):
             self.any = True
@@ -192,7 +200,7 @@ def _redirected(asked: Asked, status: int, location: str) -> Asked:
     hops = (*asked.hops, asked.place)
     if len(hops) > REDIRECTS:
         raise StepFailed("refused", f"more than {REDIRECTS} redirects: {' > '.join(hops)}", detail={"hops": [*hops]})
-    url = _url(str(asked.url.join(location)))
+    url = _led_to(asked, location)
     if asked.url.scheme == "https" and url.scheme != "https":
         raise StepFailed("refused", f"{asked.place} redirects to an address without encryption: {url.host}")
     method, body, headers = asked.method, asked.body, asked.headers
@@ -205,6 +213,18 @@ def _redirected(asked: Asked, status: int, location: str) -> Asked:
             raise StepFailed("refused", said, detail={"location": f"{url.scheme}://{url.host}{url.path}"})
         headers = {name: value for name, value in headers.items() if name in _HARMLESS}
     return replace(asked, method=method, url=url, headers=headers, body=body, hops=hops)
+
+
+def _led_to(asked: Asked, location: str) -> URL:
+    import httpx2
+
+    try:
+        return _url(str(asked.url.join(location)))
+    except (StepFailed, httpx2.InvalidURL, ValueError) as error:
+        why = error.message.removeprefix("http: ") if isinstance(error, StepFailed) else " ".join(str(error).split())
+        shown = location.partition("?")[0][:200]
+        said = f"{asked.place} redirects to what is no address for a request: {shown!r} ({why[:200]})"
+        raise StepFailed("refused", said) from None
 
 
 # ── reading the arguments ──
