@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import html
 import json
+import quopri
 import random
 import time
+import unicodedata
 from urllib.parse import quote, quote_plus
 
 import msgspec
@@ -45,6 +47,25 @@ def encodings() -> list[str]:
         raw.hex().upper(),
         base64.b64encode(raw).decode(),
         base64.urlsafe_b64encode(raw).decode().rstrip("="),
+        base64.b64encode(VALUE.encode("utf-16-le")).decode(),
+        base64.b64encode(base64.b64encode(b"user:" + raw)).decode(),
+        quote(base64.b64encode(raw).decode(), safe=""),
+        base64.b64encode(raw).decode().replace("/", "\\/"),
+        base64.b32encode(raw).decode(),
+        quopri.encodestring(raw).decode(),
+        quote(json.dumps({"a": VALUE})),
+        quote(json.dumps(json.dumps({"a": VALUE}))),
+        json.dumps(json.dumps(json.dumps(VALUE))),
+        html.escape(json.dumps(VALUE)),
+        VALUE.lower(),
+        VALUE.upper(),
+        raw.hex(" "),
+        raw.hex(":").upper(),
+        str(list(raw)),
+        repr(raw),
+        "\0".join(VALUE),
+        VALUE.replace('"', '""'),
+        unicodedata.normalize("NFD", VALUE),
     ]
 
 
@@ -115,6 +136,59 @@ def test_every_line_of_a_key_of_many_lines_is_a_secret() -> None:
     assert one.text(f"x {key}") == "x [secret PEM]"
     assert one.text("line 2: MIIEvQIBADANBgkqhkiG9w0BAQEF") == "line 2: [secret PEM]"
     assert one.text(json.dumps(key)) == '"[secret PEM]"'
+
+
+@pytest.mark.parametrize(
+    ("value", "echo"),
+    [
+        ("abcdefgh1234\n", "abcdefgh1234"),
+        (" abcdefgh1234", "abcdefgh1234"),
+        ("Bearer tok_123456789abc", "tok_123456789abc"),
+        ("ana:hunter22pass", "hunter22pass"),
+        ("postgres://ana:p%40ssw0rd-1@db/main", "p@ssw0rd-1"),
+        ("postgres://ana:p%40ssw0rd-1@db/main", "p%40ssw0rd-1"),
+        ("pässwört", repr("pässwört".encode())),
+    ],
+)
+def test_what_a_secret_is_put_together_of_is_secret(value: str, echo: str) -> None:
+    assert echo not in Redactor({"KEY": value}).text(f"<{echo}>")
+
+
+def test_a_secret_of_digits_is_found_as_a_number_and_others_are_left() -> None:
+    digits = Redactor({"PIN": "0012345678"})
+    assert digits.json([12345678, -12345678, 12345678.0, 912345678, True]) == [*["[secret PIN]"] * 3, 912345678, True]
+    words = Redactor({"A": "true", "B": "null", "C": "1234"})
+    kept = {"a": True, "b": None, "c": 12345, "d": [1, 2, 3, 4], "e": 1.234}
+    assert words.json(kept) == kept
+
+
+def test_a_list_of_the_bytes_of_a_secret_is_found() -> None:
+    data = {"type": "Buffer", "data": [1, 2, *VALUE.encode(), 3], "other": [67, 65, 78]}
+    assert ONE.json(data) == {"type": "Buffer", "data": [MARK], "other": [67, 65, 78]}
+
+
+@pytest.mark.parametrize("spelt", [VALUE, quote(VALUE, safe=""), base64.b64encode(VALUE.encode()).decode()])
+@pytest.mark.parametrize("around", ["{}", "said: {}", "it ended ({})", "{}…", "{} … and more"])
+def test_a_secret_that_a_failure_was_cut_off_in_is_no_longer_there(spelt: str, around: str) -> None:
+    for cut in range(8, len(spelt)):
+        assert spelt[:8] not in ONE.failure({"message": around.replace("{}", f"x={spelt[:cut]}")})["message"]
+    for cut in range(1, len(spelt) - 8):
+        assert spelt[-8:] not in ONE.failure({"message": around.replace("{}", f"{spelt[cut:]} x")})["message"]
+
+
+def test_what_only_begins_like_a_secret_is_left_in_a_failure() -> None:
+    said = {
+        "message": f"{VALUE[:8]} is no name, {VALUE[:9]!r} neither, nor a{VALUE[-9:]} (CANARY)",
+        "detail": [VALUE[:4]],
+    }
+    assert ONE.failure(said) == said
+
+
+def test_many_marks_and_many_secrets_take_no_quadratic_time() -> None:
+    text = f"{MARK} {VALUE} " * 16_000
+    begun = time.perf_counter()
+    assert ONE.text(text) == f"{MARK} {MARK} " * 16_000
+    assert time.perf_counter() - begun < 15  # half a minute and more when it was quadratic, now a tenth of a second
 
 
 def test_texts_that_are_too_short_to_be_told_from_others_are_left_alone() -> None:

@@ -222,7 +222,8 @@ def _led_to(asked: Asked, location: str) -> URL:
         return _url(str(asked.url.join(location)))
     except (StepFailed, httpx2.InvalidURL, ValueError) as error:
         why = error.message.removeprefix("http: ") if isinstance(error, StepFailed) else " ".join(str(error).split())
-        shown = location.partition("?")[0][:200]
+        shown = location.partition("?")[0]
+        shown = shown if len(shown) <= 200 else f"{shown[:200]}…"
         said = f"{asked.place} redirects to what is no address for a request: {shown!r} ({why[:200]})"
         raise StepFailed("refused", said) from None
 

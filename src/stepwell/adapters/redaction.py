@@ -6,26 +6,24 @@ the parts of a stream are searched as if they were one text.
 
 from __future__ import annotations
 
-import base64
-import html
-import json
 import re
 import sys
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
-from urllib.parse import quote, quote_plus
 
 import msgspec
 
+from stepwell.adapters.spellings import SHORTEST, spellings
+
 Json: TypeAlias = Any
 
-SHORTEST = 4
-"""Characters that a secret must have: a shorter text cannot be told from others."""
-_LINE = 12
-"""Characters from which one line of a secret of several lines is one of its own."""
 _WORD = 4
-_HEX = re.compile(r"%[0-9A-F]{2}|\\u[0-9a-f]{4}")
+_STUMP = 8
+"""Characters of a secret from which a piece of it is told, where a text was cut."""
+_CUT = re.compile(r"\)*\Z|…| …")
+_BEHIND = re.compile(r"(?:\A|[:|…(] ?)\Z")
+"""What comes after a piece of a text whose end was cut off, and before one whose beginning was."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -74,6 +72,10 @@ class Redactor:
         clean = self._walked(value, suspects)
         return clean, _encode(clean)
 
+    def failure(self, record: Json) -> Json:
+        """A failure's record with every secret replaced, those too in which one of its texts was cut off."""
+        return self._mended(self.json(record)) if self._markers else record
+
     def named(self, value: Json) -> list[str]:
         """The names of the secrets whose values stand in plain JSON."""
         found = {self._markers[form] for form in self._suspects(_encode(value))} if self._markers else set()
@@ -109,11 +111,12 @@ class Redactor:
         if not suspects or self._known is None:
             return []
         told = [match.span() for match in self._known.finditer(text)]
+        begins = [begin for begin, _ in told]
         found = sorted(
             (start, start + len(form), self._markers[form])
             for form in suspects
             for start in _starts(text, form)
-            if not any(begin <= start and start + len(form) <= end for begin, end in told)
+            if not (told and _within(told, begins, start, start + len(form)))
         )
         merged: list[tuple[int, int, str]] = []
         widest = 0
@@ -143,6 +146,32 @@ class Redactor:
                 return start
         return len(text)
 
+    # ── what was cut off ──
+
+    def _mended(self, value: Json) -> Json:
+        if isinstance(value, str):
+            return _replaced(value, _apart(sorted(self._stumps(value))))
+        if isinstance(value, dict):
+            return {key: self._mended(inner) for key, inner in value.items()}
+        return [self._mended(inner) for inner in value] if isinstance(value, list) else value
+
+    def _stumps(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Where the beginning of a secret stands before a cut, or the end of one behind a cut."""
+        for form, marker in self._markers.items():
+            least = max(SHORTEST, min(_STUMP, len(form) // 2))
+            if form[:least] in text:
+                for start in _starts(text, form[:least]):
+                    end = start + _alike(form, text[start : start + len(form)])
+                    if _CUT.match(text, end):
+                        yield start, end, marker
+            if form[-least:] in text:
+                for at in _starts(text, form[-least:]):
+                    end = at + least
+                    begin = max(0, end - len(form))
+                    start = end - _alike(form[::-1], text[begin:end][::-1])
+                    if _BEHIND.search(text, max(0, start - 4), start):
+                        yield start, end, marker
+
     # ── replacing ──
 
     def _walked(self, value: Json, suspects: set[str]) -> Json:
@@ -157,10 +186,19 @@ class Redactor:
                 clean[name] = self._walked(inner, suspects)
             return clean
         if isinstance(value, list | tuple):
-            return [self._walked(inner, suspects) for inner in value]
+            hidden = self._bytes(value, suspects)
+            return [hidden] if hidden else [self._walked(inner, suspects) for inner in value]
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return self._markers.get(str(value), value)
+            whole = int(value) if isinstance(value, float) and value.is_integer() else value
+            return self._markers.get(str(value)) or self._markers.get(str(abs(whole)), value)
         return value
+
+    def _bytes(self, value: Sequence[Json], suspects: set[str]) -> str:
+        """The marker of a secret whose bytes a list of numbers holds, as some programs write them; "" for none."""
+        if len(value) < SHORTEST or not all(type(one) is int for one in value):
+            return ""
+        text = f",{','.join(map(str, value))},"
+        return next((self._markers[form] for form in suspects if "," in form and f",{form}," in text), "")
 
 
 NOTHING_HIDDEN = Redactor({})
@@ -194,46 +232,26 @@ class RedactedStream:
             self._tell(self._redactor.text(text))
 
 
-def spellings(value: str) -> set[str]:
-    """The ways in which a secret may stand in a text: as it is, and as encoders of this world write it."""
-    raw = value.encode("utf-8", "surrogatepass")
-    quoted = {quote(raw, safe=""), quote(raw), quote_plus(raw), "".join(f"%{byte:02X}" for byte in raw)}
-    plain = json.dumps(value, ensure_ascii=False)[1:-1]
-    escaped = json.dumps(value)[1:-1]
-    written = {
-        plain,
-        escaped,
-        escaped.replace("/", "\\/"),
-        escaped.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
-        "".join(f"\\u{ord(letter):04x}" for letter in value if ord(letter) < 0x10000),
-        json.dumps(escaped)[1:-1],
-        repr(value)[1:-1],
-        html.escape(value),
-        html.escape(value, quote=False),
-        html.escape(value).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
-        "".join(f"&#{ord(letter)};" for letter in value),
-        "".join(f"&#x{ord(letter):x};" for letter in value),
-        "".join(f"\\x{byte:02x}" for byte in raw),
-    }
-    found = {value, value[::-1], *quoted, *(quote(one, safe="") for one in quoted), *written, raw.hex()}
-    found |= {raw.hex().upper(), *_in_base64(raw)}
-    found |= {_HEX.sub(lambda match: match[0].swapcase().replace("U", "u"), form) for form in found}
-    for line in value.splitlines() if "\n" in value.strip() else ():
-        if len(line.strip()) >= _LINE and line.strip() != value:
-            found |= spellings(line.strip())
-    return {form for form in found if len(form) >= SHORTEST}
+def _alike(one: str, other: str) -> int:
+    """How many letters two texts begin with alike."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def _in_base64(raw: bytes) -> Iterator[str]:
-    """How bytes look in base64 wherever they begin in what is encoded: the letters that depend on nothing else."""
-    for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        yield encode(raw).decode()
-        for before in range(3):
-            whole = encode(b"\0" * before + raw).decode().rstrip("=")
-            first = (before * 8 + 5) // 6
-            last = (before + len(raw)) * 8 // 6
-            if last - first > SHORTEST:
-                yield whole[first:last]
+def _apart(spans: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Sorted places without those that overlap an earlier one; what they share is one."""
+    found: list[tuple[int, int, str]] = []
+    for start, end, marker in spans:
+        if found and start < found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1]), found[-1][2]
+        else:
+            found.append((start, end, marker))
+    return found
+
+
+def _within(told: list[tuple[int, int]], begins: list[int], start: int, end: int) -> bool:
+    """Whether a place lies within one that says already which secret was there."""
+    at = bisect_right(begins, start) - 1
+    return at >= 0 and end <= told[at][1]
 
 
 def _starts(text: str, form: str) -> Iterator[int]:

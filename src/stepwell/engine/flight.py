@@ -132,7 +132,7 @@ class Flights:
         except Unavailable:
             raise
         except Exception as error:  # noqa: BLE001 -- a fault of an adapter is this step's failure, not the engine's
-            attempt.failure = StepFailed("tool_error", hide.text(f"{type(error).__name__}: {error}"))
+            attempt.failure = without_secrets(StepFailed("tool_error", f"{type(error).__name__}: {error}"), hide)
         attempt.ended = max(attempt.started, self._clock())
 
 
@@ -140,7 +140,7 @@ def without_secrets(failure: StepFailed, hide: Redactor) -> StepFailed:
     """The failure with no secret in any of its parts."""
     if not hide:
         return failure
-    told = hide.json(failure.record())
+    told = hide.failure(failure.record())
     if told == failure.record():
         return failure
     clean = StepFailed.of(told)
