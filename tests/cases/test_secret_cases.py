@@ -65,6 +65,10 @@ def leak(auth: str) -> str:
     return auth
 
 @stepwell.tool
+def wordy(auth: str, width: int) -> None:
+    raise RuntimeError("x" * width + auth)
+
+@stepwell.tool
 def plain(text: str) -> str:
     got(text)
     return text
@@ -233,6 +237,37 @@ async def test_c034_a_canary_is_nowhere_but_where_it_was_sent(project: Project, 
     assert steps["/echo"]["output"]["auth"] == "Bearer [secret KEY]"
     assert "refused [secret KEY] and [secret KEY]" in steps["/explode"]["error"]["message"]
     assert steps["/web"]["output"]["json"]["headers"]["authorization"] == "Bearer [secret KEY]"
+
+
+async def test_c034_a_message_that_is_cut_in_the_middle_of_a_value_shows_no_piece_of_it(project: Project) -> None:
+    steps = [
+        f"- {{id: s{width}, type: tool_call, tool: wordy, on_error: continue,"
+        f' arguments: {{auth: "{{{{secret.KEY}}}}", width: {width}}}}}'
+        for width in (1986, 1988, 1992)
+    ]
+    (project.root / "wordy.yaml").write_text("workflow: wordy\nsteps:\n" + "\n".join(steps) + "\n")
+    told = await project.stepwell("run", "wordy.yaml", "--json")
+    assert json.loads(told.splitlines()[-1])["status"] == "completed"
+    assert_nowhere(project)
+
+
+async def test_c034_what_is_said_of_an_incident_or_a_rerun_is_refused_with_a_value(project: Project) -> None:
+    (project.root / "stuck.yaml").write_text(
+        "workflow: stuck\nsteps:\n- {id: a, type: tool_call, tool: explode, on_error: suspend,"
+        ' arguments: {auth: "{{secret.KEY}}"}}\n'
+    )
+    await project.stepwell("run", "stuck.yaml")
+    incident = json.loads(await project.stepwell("incidents", "list", "--json"))[0]
+    for words in (
+        ("incidents", "retry", incident["id"], "-i", f"auth={CANARY}"),
+        ("incidents", "provide", incident["id"], "--output", json.dumps({"a": CANARY})),
+        ("incidents", "provide", incident["id"], "--output", "{}", "--comment", f"for {CANARY}"),
+        ("runs", "rerun", incident["run"], "--from", "/a", "-i", f"auth={CANARY}"),
+    ):
+        await project.stepwell(*words)
+        assert "the value of the secret 'KEY' stands in" in project.told[-1]
+    assert len(json.loads(await project.stepwell("incidents", "list", "--json"))) == 1
+    assert_nowhere(project)
 
 
 async def test_c036_data_that_looks_like_a_secret_is_sent_as_it_is(project: Project, tmp_path: Path) -> None:

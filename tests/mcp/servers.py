@@ -30,7 +30,8 @@ def children() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if child.status() != psutil.STATUS_ZOMBIE and RUDE.name in " ".join(child.cmdline()):
+            words = " ".join(child.cmdline())
+            if child.status() != psutil.STATUS_ZOMBIE and RUDE.name in words and "warden.py" not in words:
                 found.append(child)
     return found
 

@@ -95,11 +95,13 @@ class Engine:
         self.people = People(parts.store.people, ACCOUNT)
         self.documents = Documents(parts.knowledge, self.people, ACCOUNT)
         self.approvals = Deciding(parts.store, ACCOUNT, self._now)
-        self.incidents = Incidents(parts.store, self.people, self._now, lambda run: self._world_of(run).tools)
+        self.incidents = Incidents(
+            parts.store, self.people, self._now, lambda run: self._world_of(run).tools, world.vault
+        )
         self.budgets = Budgets(
             parts.store, self._bundles, self.incidents, self.people, getattr(settings, "budgets", NO_BUDGETS), self._now
         )
-        self.reruns = Reruns(parts.store, self._bundles, self.people, self._now)
+        self.reruns = Reruns(parts.store, self._bundles, self.people, self._now, world.vault)
         self.trial = ToolTrial(world, ACCOUNT)
         self.models = ModelList(settings, parts.models, ACCOUNT)
         self.versions = Versions(parts, self._bundles, self._preflight, self.people, self._now)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.definition.schemas import problems_of
+from stepwell.engine.vault import NO_VAULT, Vault
 from stepwell.errors import DefinitionError, InputError, NotFound, Problem, StepwellError
 from stepwell.interpreter.incident import ACTIONS
 from stepwell.interpreter.instants import instant_text
@@ -61,13 +62,19 @@ class Incidents:
     """The incidents of one database."""
 
     def __init__(
-        self, store: RunStore, people: People, now: Callable[[], float], tools_of: Callable[[Run], Tools]
+        self,
+        store: RunStore,
+        people: People,
+        now: Callable[[], float],
+        tools_of: Callable[[Run], Tools],
+        vault: Vault = NO_VAULT,
     ) -> None:
         """`tools_of` gives the tools of a run's project, and raises DefinitionError where they are not to be had."""
         self._store = store
         self._people = people
         self._now = now
         self._tools_of = tools_of
+        self._vault = vault
 
     async def open(self, which: Filter = Filter(), *, settled: bool = False) -> list[Wait]:
         """Incidents that nobody has settled (`settled`: the others too), oldest first.
@@ -104,6 +111,7 @@ class Incidents:
         return results
 
     async def _settle(self, wait: Wait, action: Action, actor: Actor) -> Wait:
+        self._vault.refuse([action.edits, action.output, action.comment], f"what is said of incident {wait.id}")
         detail: dict[str, Json] = {"run": wait.run_id, "path": owner(wait.path), "comment": action.comment}
         if action.edits is not None:
             detail["edits"] = normalise(action.edits)

@@ -13,6 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.engine.fresh import lane_of, new_id
+from stepwell.engine.vault import NO_VAULT, Vault
 from stepwell.errors import Conflict, InputError, NotFound, Problem
 from stepwell.interpreter.kind import Action
 from stepwell.interpreter.rerun import Return, Site, current, from_path, joined, sites, unfinished
@@ -90,14 +91,18 @@ class RerunPlan:
 class Reruns:
     """Going back in the runs of one database."""
 
-    def __init__(self, store: RunStore, bundles: Bundles, people: People, now: Callable[[], float]) -> None:
+    def __init__(
+        self, store: RunStore, bundles: Bundles, people: People, now: Callable[[], float], vault: Vault = NO_VAULT
+    ) -> None:
         self._store = store
         self._people = people
         self._bundles = bundles
         self._now = now
+        self._vault = vault
 
     async def plan(self, run_id: str, wish: Wish = Wish()) -> RerunPlan:
         """What would be executed, what used again, what repeated. Raises NotFound, Conflict, InputError."""
+        self._vault.refuse(wish.edits, "the edits")
         run = await self._store.run(ACCOUNT, run_id)
         entries = await self._store.history(ACCOUNT, run_id)
         fold = Fold(entries, lambda digest: self._store.blob_now(ACCOUNT, digest))

@@ -11,11 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
-from stepwell.adapters.redaction import SHORTEST, Redactor
+from stepwell.adapters.redaction import Redactor
+from stepwell.adapters.spellings import SHORTEST
 from stepwell.definition.suggest import did_you_mean
 from stepwell.definition.visibility import refs_of
 from stepwell.engine.secret import Secret
-from stepwell.errors import Problem, StepFailed
+from stepwell.errors import InputError, Problem, StepFailed
 
 if TYPE_CHECKING:
     from stepwell.definition.load import LoadedWorkflow
@@ -73,6 +74,13 @@ class Vault:
         for name in self.redactor.named(value):
             hint = f"write {{{{secret.{name}}}}} where it is needed" if name in self._secrets else "take it out"
             yield Problem("error", "secret", f"the value of the secret {name!r} stands in {what}", hint, file)
+
+    def refuse(self, value: Json, what: str) -> None:
+        """Raises InputError where the value of a secret stands in what a person says, which is recorded as said."""
+        hint = "leave an argument as it is shown and it keeps its secret; nothing that is recorded may hold the value"
+        if names := self.redactor.named(value):
+            said = (f"the value of the secret {name!r} stands in {what}" for name in names)
+            raise InputError([Problem("error", "secret", text, hint) for text in said])
 
     def missing(self, loaded: LoadedWorkflow, places: Iterator[tuple[Location, Step]]) -> Iterator[Problem]:
         """A problem, with its place, for every secret that the steps of a workflow name and that cannot be used."""

@@ -36,6 +36,7 @@ INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL
 
 
 _WARDEN = Path(__file__).with_name("warden.py")
+_GROUPS = hasattr(os, "killpg")
 
 
 class Tail:
@@ -64,15 +65,18 @@ class Child:
         assert process.stderr is not None
         self._listening = [asyncio.create_task(self.said.listen(process.stderr), name="stepwell mcp stderr")]
         self._quiet = QUIET
+        self._alive = 0
+        """The end of a pipe that the script which started the server waits for, with the end of this process."""
         self._ended: asyncio.Task[None] | None = None
 
     @classmethod
     async def start(cls, server: McpServer, args: Sequence[str], *, speaks: bool) -> Child:
         """Start a server that `speaks` over its input and output, or one that does not. Raises McpConnectError.
 
-        One that does not would not notice that its input ends; a script that does ends it then.
+        A script starts it and ends it with the engine: a server need not notice, or mind, that its input ends.
         """
-        guarded = () if speaks else (sys.executable, "-I", "-S", str(_WARDEN))
+        watched, alive = os.pipe() if _GROUPS and speaks else (0, 0)
+        guarded = () if speaks and not _GROUPS else (sys.executable, "-I", "-S", str(_WARDEN), str(watched))
         command = [*guarded, server.command, *args]
         environment = {name: os.environ[name] for name in INHERITED if name in os.environ} | dict(server.env)
         try:
@@ -84,12 +88,21 @@ class Child:
                 env=environment,
                 cwd=server.folder,
                 start_new_session=True,
+                pass_fds=(watched,) if watched else (),
                 limit=LARGEST if speaks else 65_536,
             )
-        except (OSError, ValueError) as error:
+        except BaseException as error:
+            if alive:
+                os.close(alive)
+            if not isinstance(error, OSError | ValueError):
+                raise
             reason = getattr(error, "strerror", None) or str(error)
             raise McpConnectError(f"its command {server.command!r} cannot be started: {reason}") from None
+        finally:
+            if watched:
+                os.close(watched)
         child = cls(process)
+        child._alive = alive
         if not speaks:
             child._quiet = WARDED
             assert process.stdout is not None
@@ -120,6 +133,8 @@ class Child:
         for task in self._listening:
             task.cancel()
         await asyncio.gather(*self._listening, return_exceptions=True)
+        if self._alive:
+            os.close(self._alive)
         transport = getattr(process, "_transport", None)  # nothing public closes the pipes of a process that is gone
         if transport is not None:
             transport.close()
