@@ -159,7 +159,7 @@ def test_a_recipe_is_published_once_under_each_version(folder: Path) -> None:
     assert told("recipes", "show", "sort@1")["file"] == "library:sort@1"
     shown = call("recipes", "diff", "sort@1", "recipes/sort.yaml", code=1).stdout
     assert '~ system: "Be exact." → "Be quick."' in shown
-    assert "version" in shown
+    assert '· version: "1" → "2"' in shown
     assert "no difference" in call("recipes", "diff", "sort", "library:sort@2").stdout
     assert "deleted sort@1" in call("recipes", "delete", "sort@1").stdout
     gone = call("recipes", "show", "sort@1", code=2)

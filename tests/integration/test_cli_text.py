@@ -21,7 +21,7 @@ from stepwell.cli.inputs import read_input, read_pairs
 from stepwell.cli.lines import painted, step_lines
 from stepwell.cli.progress import Progress, reason_text
 from stepwell.cli.screen import JsonScreen, LiveScreen, PlainScreen
-from stepwell.cli.text import cut, duration, json_text, pad, table, visible, visible_lines, width
+from stepwell.cli.text import cut, duration, json_text, pad, table, visible, visible_lines, width, wrapped
 from stepwell.definition.workflow import Workflow
 from stepwell.engine.events import Event
 from stepwell.kinds import discover
@@ -363,3 +363,12 @@ def test_c035_the_live_tree_sends_only_its_own_escape_sequences(monkeypatch: pyt
 )
 def test_reasons_are_told_in_words(reason: dict[str, Any] | None, text: str) -> None:
     assert reason_text(reason) == text
+
+
+def test_the_last_column_goes_on_below_itself_where_the_terminal_ends():
+    rows = [("a", "one two three four five six seven eight nine"), ("bb", EVIL), ("c", "")]
+    lines = wrapped(rows, ["NAME", "SAYS"], columns=30)
+    assert lines[:3] == ["NAME  SAYS", "a     one two three four five", "      six seven eight nine"]
+    assert lines[-1] == "c"
+    assert not any(STEERING.search(line) for line in lines)
+    assert wrapped(rows, ["NAME", "SAYS"]) == table(rows, ["NAME", "SAYS"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from stepwell.cli.program import program
-from stepwell.cli.text import duration, json_text, table, visible, visible_lines
+from stepwell.cli.text import duration, json_text, terminal_columns, visible, visible_lines, wrapped
 from stepwell.journal.explain import raising_of
 from stepwell.journal.told import owner
 from stepwell.journal.view import instant
@@ -106,7 +106,8 @@ def print_list(found: Sequence[Wait], now: float) -> None:
         age = duration(max(0.0, now - wait.opened))
         error = error_text(wait.request["error"])
         rows.append((wait.id, wait.workflow, wait.run_id, wait.status, age, place_of(wait), error))
-    click.echo("\n".join(table(rows, ["INCIDENT", "WORKFLOW", "RUN", "STATUS", "AGE", "STEP", "ERROR"])))
+    heads = ["INCIDENT", "WORKFLOW", "RUN", "STATUS", "AGE", "STEP", "ERROR"]
+    click.echo("\n".join(wrapped(rows, heads, columns=terminal_columns())))
 
 
 # ── one ──

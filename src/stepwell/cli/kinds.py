@@ -9,7 +9,7 @@ import click
 from stepwell.cli import options
 from stepwell.cli.command import Command
 from stepwell.cli.exits import Refusal
-from stepwell.cli.text import json_text, table
+from stepwell.cli.text import json_text, table, terminal_columns, wrapped
 
 if TYPE_CHECKING:
     from stepwell.interpreter.kind import RunnableStep
@@ -31,7 +31,7 @@ def kinds(kind: str | None, *, as_json: bool) -> None:
         if as_json:
             click.echo(json_text([{"kind": name, "summary": summary} for name, summary in rows], indent=2))
         else:
-            click.echo("\n".join(table(rows, ["KIND", "WHAT IT DOES"])))
+            click.echo("\n".join(wrapped(rows, ["KIND", "WHAT IT DOES"], columns=terminal_columns())))
         return
     found = known.get(kind)
     if found is None:

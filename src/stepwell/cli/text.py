@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
@@ -22,6 +25,8 @@ _UNSAFE = (
     "\ud800-\udfff"  # lone surrogates
 )
 _CHARACTER = re.compile(f"[{_UNSAFE}]")
+_NARROWEST = 24
+"""Characters that a column has which is wrapped."""
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -106,6 +111,24 @@ def table(rows: Iterable[Sequence[object]], heads: Sequence[str], *, columns: in
         last = cut(row[-1], max(room, 10)) if columns else row[-1]
         lines.append(f"{front}  {last}".rstrip() if front else last)
     return lines
+
+
+def wrapped(rows: Iterable[Sequence[object]], heads: Sequence[str], *, columns: int = 0) -> list[str]:
+    """A table whose last column goes on below itself where the terminal ends, at `columns` (0: at none)."""
+    cells = [[*heads], *([visible(cell) for cell in row] for row in rows)]
+    if not columns:
+        return table(cells[1:], heads)
+    front = sum(max(width(row[at]) for row in cells) + 2 for at in range(len(heads) - 1))
+    broken: list[list[str]] = []
+    for row in cells:
+        first, *more = textwrap.wrap(row[-1], max(columns - front, _NARROWEST), break_on_hyphens=False) or [""]
+        broken += [[*row[:-1], first], *([""] * (len(heads) - 1) + [part] for part in more)]
+    return table(broken[1:], broken[0])
+
+
+def terminal_columns() -> int:
+    """How wide the terminal is; 0 where the output goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 def duration(seconds: float) -> str:

@@ -19,11 +19,13 @@ from stepwell.cli.exits import FAILED, Refusal
 from stepwell.cli.inputs import read_pairs
 from stepwell.cli.opening import opened, run_async
 from stepwell.cli.program import program
-from stepwell.cli.text import json_text, table, visible, visible_lines
+from stepwell.cli.text import cut, json_text, terminal_columns, visible, visible_lines, wrapped
 
 if TYPE_CHECKING:
     from stepwell.engine.engine import Engine
     from stepwell.ports import Tool
+
+_LONGEST = 10_000
 
 
 @click.group(cls=Group, default="list", example="stepwell tools list --tools tools.py")
@@ -51,8 +53,11 @@ def list_tools(*, tools: tuple[Path, ...], database: str, as_json: bool) -> None
     elif not found:
         click.echo("no tools here; name files of them in stepwell.toml (tools = [...]) or with --tools FILE.py")
     else:
-        rows = [(tool["name"], _arguments(tool["parameters"]), _again(tool), _first_line(tool)) for tool in found]
-        click.echo("\n".join(table(rows, ["TOOL", "ARGUMENTS", "AGAIN", "WHAT IT DOES"])))
+        columns = terminal_columns()
+        room = max(columns // 4, 12) if columns else _LONGEST  # `tools show` tells them all
+        rows = [(tool["name"], cut(_arguments(tool["parameters"]), room), _again(tool), _first_line(tool))
+                for tool in found]  # fmt: skip
+        click.echo("\n".join(wrapped(rows, ["TOOL", "ARGUMENTS", "AGAIN", "WHAT IT DOES"], columns=columns)))
 
 
 @tools.command("show", example="stepwell tools show http\nstepwell tools show charge --tools tools.py --json")
@@ -75,7 +80,7 @@ def show(*, name: str, tools: tuple[Path, ...], as_json: bool) -> None:
         click.echo(visible(found["description"].strip()))
     rows = [*_described(found["parameters"])]
     if rows:
-        click.echo("\n" + "\n".join(table(rows, ["ARGUMENT", "TYPE", "WHAT IT IS"])))
+        click.echo("\n" + "\n".join(wrapped(rows, ["ARGUMENT", "TYPE", "WHAT IT IS"], columns=terminal_columns())))
 
 
 @tools.command(

@@ -109,7 +109,8 @@ class RecipeVersions:
 def differences(before: FoundRecipe, after: FoundRecipe) -> list[RecipeDifference]:
     """What differs between two recipes, whatever the order and layout in which they are written."""
     found = []
-    for where, was, now in leaves(before.data, after.data, ()):
+    old, new = ({"version": one.definition.version, **one.data} for one in (before, after))
+    for where, was, now in leaves(old, new, ()):
         cosmetic = bool(where) and where[0] in _COSMETIC
         found.append(RecipeDifference(".".join(map(str, where)), was, now, cosmetic))
     return found
