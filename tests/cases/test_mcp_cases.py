@@ -93,18 +93,19 @@ async def test_c113_the_second_attempt_on_a_new_connection_succeeds(project):
         (flood, "connection_error"),
         (alive_for_ever, "timeout"),
         (foreign, "timeout"),
-        ("forget", "connection_error"),
+        (404, "connection_error"),
+        (400, "connection_error"),
     ],
-    ids=["broken", "flood", "keep-alive", "foreign id", "unknown session"],
+    ids=["broken", "flood", "keep-alive", "foreign id", "unknown session", "unknown session, said by a 400"],
 )
 async def test_c113_a_server_over_http_that_fails_in_a_call_ends_it_in_time_and_the_next_has_a_new_session(
     project, manner, kind
 ):
     def answer(message, web):
-        if manner != "forget":
+        if not isinstance(manner, int):
             return manner
         web.sessions.clear()
-        return (404, b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "Session not found"}}')
+        return (manner, b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "Session not found"}}')
 
     async with HttpServer(answer) as web:
         settings(project, url=web.url)
