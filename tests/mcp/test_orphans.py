@@ -33,6 +33,8 @@ for line in sys.stdin:
         say(asked["id"], {"tools": [{"name": "nothing", "inputSchema": {"type": "object"}}]})
     elif asked["method"] == "tools/call":
         say(asked["id"], {"content": []})
+    elif "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "unknown"}}), flush=True)
 while True:
     time.sleep(60)
 """

@@ -38,6 +38,28 @@ def problems_of(schema: dict[str, Json], value: Json) -> Iterator[str]:
         yield f"{where or '/'}: {message}"
 
 
+def problems_with_foreign(schema: dict[str, Json], value: Json) -> list[str]:
+    """The same for a schema that some other program made: what cannot be used of it says nothing.
+
+    Patterns are not looked at: a single one can take hours.
+    """
+    try:
+        return list(problems_of(_without_patterns(schema), value))
+    except Exception:  # noqa: BLE001 -- of unknown types, references to nowhere or to themselves, whatever else there is
+        return []
+
+
+def _without_patterns(schema: Json) -> Json:
+    if isinstance(schema, list):
+        return [_without_patterns(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {key: one for key, one in schema.items() if key != "patternProperties"}
+    if isinstance(plain.get("pattern"), str):
+        del plain["pattern"]
+    return {key: _without_patterns(one) for key, one in plain.items()}
+
+
 def with_defaults(schema: dict[str, Json], value: Json) -> Json:
     """A copy of `value` in which absent properties that have a default carry it, at any depth; null is a value."""
     properties = schema.get("properties")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stepwell.definition.schemas import problems_of
+from stepwell.definition.schemas import problems_of, problems_with_foreign
 from stepwell.engine.vault import NO_VAULT, Vault
 from stepwell.errors import DefinitionError, InputError, NotFound, Problem, StepwellError
 from stepwell.interpreter.incident import ACTIONS
@@ -179,7 +179,7 @@ def _wrong_edits(request: dict[str, Json], action: Action, tool: Tool | None) ->
     if not isinstance(known, dict):
         return [Problem("error", "edits", "what this step does has no arguments to edit", "leave them out")]
     if request.get("type") in {"tool_call", "browser_action"}:  # it may take arguments that the step did not give
-        wrong = problems_of(tool.parameters, known | (action.edits or {})) if tool is not None else ()
+        wrong = problems_with_foreign(tool.parameters, known | (action.edits or {})) if tool is not None else ()
         hint = "see what it takes: stepwell tools list" if tool is not None else ""
         return [Problem("error", "edits", f"the tool does not take this: {text}", hint) for text in wrong]
     unknown = sorted((action.edits or {}).keys() - known.keys())

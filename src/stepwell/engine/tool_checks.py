@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from stepwell.definition.schemas import problems_of
+from stepwell.definition.schemas import problems_with_foreign
 from stepwell.definition.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -100,6 +100,6 @@ def _arguments(name: str, schema: dict[str, Json], given: dict[str, Value]) -> I
             if schema.get("additionalProperties") is False:
                 yield "arguments", f"{name} has no argument {argument!r}", did_you_mean(argument, sorted(declared))
         elif isinstance(described, dict) and "$ref" not in str(described) and value.tree.is_constant:
-            for problem in problems_of(described, value.source):
+            for problem in problems_with_foreign(described, value.source):
                 said = problem.partition(": ")[2] or problem
                 yield "arguments", f"the argument {argument!r} of {name} does not fit: {said}", ""

@@ -112,6 +112,10 @@ class Child:
     def ending(self) -> str:
         """How the process ended and what it said last, as a sentence."""
         code = self.process.returncode
+        if code == 127 and str(self.said).startswith(
+            "its command "
+        ):  # said by the script, of a program that is not there
+            return str(self.said)
         how = "its process ended" if code is None else f"its process ended (exit code {code})"
         return f"{how}: {self.said}" if str(self.said) else how
 

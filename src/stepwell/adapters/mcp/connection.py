@@ -32,6 +32,8 @@ PATIENCE = 3
 """Pings without an answer, while calls are in flight, after which a connection counts as dead."""
 PING = 3.0
 """Seconds for the answer to a ping."""
+CLOSED = -32000
+"""The library's code for a connection that has ended."""
 LAST_WORD = 0.25
 """Seconds for an answer to come after the end of the connection has been told."""
 
@@ -57,6 +59,8 @@ class Connection:
         self._ended: asyncio.Future[str] = self._loop.create_future()
         self._child: Child | None = None
         self._unanswered = 0
+        self._unreadable = ""
+        """What is wrong with what the server said while it was connected to; its process is ended for that."""
         self._abandoned: set[asyncio.Task[Any]] = set()
         self._owner = self._loop.create_task(self._own(), name=f"stepwell mcp {server.name}")
 
@@ -143,10 +147,11 @@ class Connection:
             raise
         except BaseException as error:  # noqa: BLE001 -- a transport cancels its owner: that is no cancellation of ours
             why = _first_words(error)
+            self._unreadable = "" if _of_the_end(error) else why
         finally:
             self.give_up(why)
             if not self._ready.done():
-                self._ready.set_exception(McpConnectError(self._ended.result()))
+                self._ready.set_exception(McpConnectError(self._unreadable or self._ended.result()))
                 self._ready.exception()  # whoever waits raises it; if nobody does any more, it is no loose end
 
     async def _serve(self) -> None:
@@ -244,6 +249,17 @@ async def _listing(client: Client) -> tuple[Tool, ...]:
         if not cursor:
             break
     return tuple(found)
+
+
+def _of_the_end(error: BaseException) -> bool:
+    """Whether an error only says that the connection has ended."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return (
+        isinstance(error, asyncio.CancelledError | OSError)
+        or getattr(error, "code", 0) == CLOSED
+        or (type(error).__name__ in {"ClosedResourceError", "BrokenResourceError", "EndOfStream"})
+    )
 
 
 def _first_words(error: BaseException) -> str:

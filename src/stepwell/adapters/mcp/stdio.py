@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.adapters.mcp.children import Child
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
 
     from stepwell.adapters.mcp.server import McpServer
 
+NOISE = 100_000
+"""Lines between two messages that a server may print for nobody."""
+_ID = re.compile(rb'"id" ?: ?([0-9]{1,18}|"[^"]{1,100}")')
+_METHOD = re.compile(rb'^.{0,200}"method" ?:')
 Streams: TypeAlias = Any
 """The two memory streams of a transport of the library, read and write."""
 
@@ -50,10 +56,9 @@ async def stdio(
 
 async def _hear(child: Child, heard: Any, ended: Callable[[str], None]) -> None:
     from mcp.shared.message import SessionMessage
-    from mcp_types import jsonrpc_message_adapter
 
     assert child.process.stdout is not None
-    why = ""
+    why, noise = "", 0
     async with heard:
         while True:
             try:
@@ -63,10 +68,15 @@ async def _hear(child: Child, heard: Any, ended: Callable[[str], None]) -> None:
                 break
             except (asyncio.IncompleteReadError, ConnectionError):
                 break
-            try:
-                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-            except ValueError:
-                continue  # programs print things; what is no message of the protocol is for nobody
+            message = _read(line)
+            if message is None:  # programs print things; what is no message of the protocol is for nobody
+                noise += 1
+                if noise > NOISE:
+                    why = f"it wrote more than {NOISE} lines that are no messages"
+                    break
+                await asyncio.sleep(0)  # a flood of lines holds up nobody else
+                continue
+            noise = 0
             try:
                 await heard.send(SessionMessage(message))
             except Exception:  # noqa: BLE001 -- whichever way the session closed its end: nobody listens any more
@@ -74,6 +84,32 @@ async def _hear(child: Child, heard: Any, ended: Callable[[str], None]) -> None:
         if not why:
             await child.gone(0.2)  # the exit code comes a moment after the end of the pipe
         ended(why or child.ending())
+
+
+def _read(line: bytes) -> Any:
+    """The message of a line; where the library cannot read it, without lone surrogates, or an error for who waits.
+
+    None for a line that is no message.
+    """
+    from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
+
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        if b'"jsonrpc"' not in line:
+            return None
+    try:
+        whole = json.dumps(json.loads(line), ensure_ascii=False)
+        said = json.loads(whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+        return jsonrpc_message_adapter.validate_python(said, by_name=False)
+    except (ValueError, RecursionError):
+        pass
+    found = _ID.search(line)
+    if found is None or _METHOD.search(line):
+        return None
+    told = found[1].decode("utf-8", "replace")
+    asked = int(told) if told.isdecimal() else told.strip('"')
+    return JSONRPCError(jsonrpc="2.0", id=asked, error=ErrorData(code=-32603, message="its answer cannot be read"))
 
 
 async def _say(child: Child, said: Any, ended: Callable[[str], None]) -> None:
