@@ -141,5 +141,5 @@ async def test_a_large_input_is_taken_and_one_over_the_limit_refused_before_the_
         assert run.output == 4_000_000
         with pytest.raises(InputError) as caught:
             await engine.start(loaded, {"text": "z" * 60_000_000})
-        assert "the limit is 5,242,880" in str(caught.value)
+        assert "the input is more than 5,242,880 bytes of JSON" in str(caught.value)
         assert len(await engine.runs()) == 1

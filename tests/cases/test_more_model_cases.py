@@ -16,6 +16,7 @@ import pytest
 from tests.cases.test_llm_json_cases import INTEGER_A, performed
 from tests.cases.test_more_text_cases import with_model
 
+import stepwell.adapters.models.lenient_chat  # noqa: F401 -- seconds that no timeout of a test should pay
 from stepwell.adapters.models.answer import parse_answer
 from stepwell.adapters.models.openai_compatible import OpenAICompatible
 from stepwell.engine.engine import Engine, open_engine
@@ -159,6 +160,18 @@ async def test_hostile_characters_in_an_answer_are_kept_as_the_journal_keeps_the
     run, steps, _ = await ran(tmp_path, [Reply(said)], [ASK | {"output_schema": {"type": "object"}}])
     assert run.status == "completed", run.error
     assert run.output == steps["/ask"]["output"] == {"t": "nul \x00, lone \ufffd, bom \ufeff", "k\x00": 1}
+
+
+async def test_hostile_characters_in_what_a_model_calls_and_says_break_no_conversation(tmp_path):
+    function = {"name": "look", "arguments": '{"q": "a\\ud800b\\u0000"}'}
+    call = [{"id": "c\ud800", "type": "function", "function": function}]
+    replies = [Reply(body=body("I \ud800 say", "tool_calls", call)), Reply("done \ud800 \x00")]
+    run, steps, requests = await ran(tmp_path, replies, [ASK | {"tools": ["look"]}])
+    assert run.status == "completed", run.error
+    assert run.output == {"text": "done \ufffd \x00"}
+    assert looked(tmp_path) == ["a\ufffdb\x00"]
+    assert steps["/ask"]["turns"][0]["calls"][0]["output"] == {"found": "about a\ufffdb\x00"}
+    assert len(requests) == 2
 
 
 async def test_an_answer_of_six_megabytes_fails_its_step_and_is_not_asked_for_again(tmp_path):
@@ -355,6 +368,27 @@ async def test_an_agent_in_a_loop_is_asked_about_each_item_and_not_about_the_fir
 
 
 # ── stopping ──
+
+
+async def test_c059_a_model_that_drips_cannot_hold_up_its_step_and_is_stopped(tmp_path):
+    """Something comes all the time, so that no silence ever ends the request: the step's timeout does."""
+    (tmp_path / "w.json").write_text(
+        json.dumps({"workflow": "w", "steps": [ASK | {"timeout": "2s", "retry": {"max_attempts": 1}}]})
+    )
+    async with ProviderServer([Reply("x" * 4000, pause=0.05)]) as server, project(tmp_path, server) as engine:
+        handle = await engine.start(engine.load(tmp_path / "w.json"), {})
+
+        async def read() -> str:
+            return "".join([str(event.data["text"]) async for event in handle.events(text=True) if event.name == TEXT])
+
+        async with asyncio.timeout(60):  # the answer takes 25 s, and its start a few where the library is imported
+            said, run = await asyncio.gather(read(), handle.wait())
+            while not server.dropped:
+                await asyncio.sleep(0.02)
+        (step,) = (await engine.tree(run.id)).as_json()["steps"]
+        assert (run.status, step["error"]["kind"], len(server.requests)) == ("failed", "timeout", 1)
+        assert server.sent < 250  # of 500
+        assert set(said) <= {"x"}
 
 
 async def test_a_cancelled_run_stops_the_generation_and_asks_nothing_more(tmp_path):

@@ -327,7 +327,9 @@ def _plain(value: Json) -> Json:
     try:
         return normalise(value)
     except StepFailed as refused:
-        raise InputError([Problem("error", "input", refused.message, "give plain JSON", "input")]) from None
+        message = refused.message.replace("the result", "the input", 1)
+        hint = "give a reference to what is large" if refused.kind == "output_too_large" else "give plain JSON"
+        raise InputError([Problem("error", "input", message, hint, "input")]) from None
 
 
 def _queues(run: Run) -> bool:
