@@ -272,6 +272,17 @@ async def test_c119_what_redis_does_late_changes_nothing_any_more(redis):
         await until(lambda: counted(redis) == (b":0", b":0"))
 
 
+async def test_c119_redis_far_away_is_reached_though_to_connect_takes_longer_than_a_call_may(redis):
+    async with RedisProxy(redis.port) as proxy:
+        proxy.delay = 0.09  # for each answer: to connect takes several, a call one
+        limiter = RedisLimiter(proxy.url, Terms(2, cut=0.2))
+        async with limiter.slot(ACCOUNT):
+            async with asyncio.timeout(30):
+                while (await limiter.standing(ACCOUNT)).scope != "shared" or limiter.degraded:
+                    await asyncio.sleep(0.1)
+        await limiter.aclose()
+
+
 async def test_a_password_is_in_no_message(caplog):
     with redis_server("--requirepass", "right-word") as server:
         url = server.url.replace("redis://", "redis://:wrong-word@")

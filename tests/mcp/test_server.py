@@ -82,6 +82,11 @@ async def test_workflows_are_listed_started_and_read(project):
         await call("start_workflow", workflow="greet", fails="name")
         await call("start_workflow", workflow="nothing", fails="list_workflows shows what there is")
         await call("start_workflow", workflow="../workflows/greet", fails="no name of a workflow")
+        await call(
+            "start_workflow", workflow="greet@99", input={"name": "A"}, fails="list_workflows shows what there is"
+        )
+        await call("start_workflow", workflow="greet", input={"name": "A"}, meta={"stepwell/chain": ["a"] * 10_000},
+                   fails=f"deep: {' > '.join(['a'] * 50)} > greet")  # fmt: skip
         await call("get_run", run="nothing", fails="no run")
 
 

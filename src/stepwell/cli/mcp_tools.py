@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = Any
 
+LONGEST_CHAIN = 50
+"""Workflows of a chain that are looked at; far fewer may start each other."""
 LONGEST_WAIT = 300.0
 """Seconds for which a call waits for a run to end; asking again is cheap."""
 INSTRUCTIONS = """Stepwell carries on durable workflows. list_workflows says what can be started and with which input, \
@@ -169,7 +171,8 @@ class Offered:
         try:
             return await self._engine.versions.get(workflow)
         except NotFound as unpublished:
-            for folder in self._engine.settings.workflows:
+            # a file has no versions: who asks for one does not get whatever the file holds
+            for folder in () if "@" in workflow else self._engine.settings.workflows:
                 with contextlib.suppress(NotFound):
                     return self._engine.load(workflow_file(workflow, folder / "-", ()))
             raise NotFound(f"{unpublished}; list_workflows shows what there is") from None
@@ -198,7 +201,7 @@ def _told(ctx: Context) -> dict[str, Json]:
 def _chain(ctx: Context) -> tuple[str, ...]:
     """The workflows that led to this call, if a run made it."""
     chain = _told(ctx).get("stepwell/chain")
-    return tuple(str(one) for one in chain) if isinstance(chain, list) else ()
+    return tuple(str(one)[:200] for one in chain[:LONGEST_CHAIN]) if isinstance(chain, list) else ()
 
 
 def _key(ctx: Context) -> str:

@@ -32,6 +32,8 @@ SLICES = 10
 """Parts of a cut, each waited for by itself: a busy event loop does not take its own lateness for that of Redis."""
 LOOK = 2.0
 """Seconds within which Redis says how the limit stands, where only somebody who asks waits for it."""
+REACH = 2.0
+"""Seconds to connect again in, while calls go on without Redis."""
 BEAT = 1.0
 """Seconds after which everything is told again, so that leases go on and no message need be relied on."""
 PATIENCE = 5
@@ -151,7 +153,7 @@ class RedisLimiter:
                     await self._wire.load()
                     loaded = True
                 if self.degraded:
-                    await self._cut(self._wire, self._wire.ping())
+                    await self._cut(self._wire, self._wire.ping(), REACH)  # to connect takes several round trips
                     self._tell_all_again()
                 await self._tell()
             except Exception as error:  # noqa: BLE001 -- nothing that Redis or its library does stops a call
