@@ -627,7 +627,10 @@ class Spending(Protocol):
         """
 
     def record(self, account: str, asked: Reservation, spent: Spent) -> Awaitable[None]:
-        """Count a request that needed no reservation. Handed over before this returns; the same id again is nothing."""
+        """Count a request that needed no reservation; of one that is lost what was `asked` counts.
+
+        Handed over before this returns; the same id again is nothing.
+        """
 
     async def standings(self, account: str, limits: Sequence[Limit]) -> list[Standing]:
         """How limits stand, in their order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from dataclasses import replace
 from datetime import datetime
@@ -79,8 +80,51 @@ async def test_without_a_budget_what_an_answer_took_is_counted():
     refusal = StepFailed("refused", "no", detail={"usage": {"text": "", "model": "gpt", "input_tokens": 7}})
     with pytest.raises(StepFailed):
         await world.ask(Model(refusal))
+    with pytest.raises(StepFailed):
+        await world.ask(Model(StepFailed("overloaded", "later")))
     (used,) = await world.usage()
-    assert (used.requests, used.input_tokens, used.lost) == (2, 17, 0)
+    assert (used.requests, used.input_tokens, used.lost) == (3, 17 + bounds.input_tokens(ASK), 1)
+
+
+async def test_without_a_budget_what_nobody_knows_is_never_nothing():
+    for does in (ModelReply("42", "gpt"), StepFailed("overloaded", "later", detail={"partial": "4"})):
+        world = World()
+        with contextlib.suppress(StepFailed):
+            await world.ask(Model(does, price=DOLLAR_A_TOKEN))
+        (used,) = await world.usage()
+        assert (used.output_tokens, used.nano_usd, used.lost) == (100, (bounds.input_tokens(ASK) + 100) * 10**9, 1)
+    world = World()
+    begun, never = asyncio.Event(), asyncio.Event()
+
+    async def hang(_request):
+        begun.set()
+        await never.wait()
+
+    task = asyncio.create_task(world.ask(Model(hang)))
+    await begun.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [(one.output_tokens, one.lost) for one in await world.usage()] == [(100, 1)]
+
+
+@pytest.mark.parametrize(
+    "tokens", [(-5_000, -5_000), (10, -1), (0, 0), (10, 0), (10**18, 5), (10**30, 10**30), (3.5, 2), (True, 1)],
+)  # fmt: skip
+async def test_tokens_that_cannot_be_are_not_believed(tokens):
+    for limits in ((), (RUN,)):
+        world = World(*limits)
+        await world.ask(Model(ModelReply("42", "gpt", "stop", *tokens)))
+        (used,) = await world.usage()
+        assert (used.input_tokens, used.output_tokens, used.lost) == (bounds.input_tokens(ASK), 100, 1)
+
+
+@pytest.mark.parametrize("dollars", [-3.0, float("nan"), float("inf"), 10**30])
+async def test_money_that_cannot_be_is_counted_by_the_price(dollars):
+    world = World(replace(RUN, nano_usd=10**15))
+    await world.ask(Model(ModelReply("42", "gpt", "stop", 10, 5, dollars), price=DOLLAR_A_TOKEN))
+    assert (await world.standing(RUN)).nano_usd == 15 * 10**9
 
 
 async def test_a_request_is_bounded_when_a_budget_holds_and_settled_with_what_it_took():
@@ -146,6 +190,23 @@ async def test_what_an_author_bounded_is_not_cut_but_refused_with_what_helps():
             "most",
         ),
         (StepFailed("refused", "no", detail={"usage": {"model": "m", "text": "", "output_tokens": 3}}), 3),
+        (
+            StepFailed(
+                "overloaded",
+                "cut",
+                detail={"partial": "The", "usage": {"model": "m", "text": "", "input_tokens": 3, "output_tokens": 1}},
+            ),
+            "most",
+        ),
+        (
+            StepFailed(
+                "server_error",
+                "no JSON came",
+                detail={"partial": "", "usage": {"model": "m", "text": "", "input_tokens": 3}},
+            ),
+            "most",
+        ),
+        (StepFailed("refused", "no", detail={"usage": {"model": "m", "text": "", "output_tokens": -3}}), "most"),
     ],
     ids=lambda value: getattr(value, "kind", None),
 )

@@ -11,7 +11,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from stepwell.adapters.limits.queueing import granted
 from stepwell.adapters.models import bounds
@@ -33,6 +33,12 @@ SHORTEST = 256
 """Tokens below which an answer that nobody bounded is not cut to fit what is left."""
 OVERDUE = 300.0
 """Seconds past its timeout after which nobody believes that a request is still in flight, besides waiting for slots."""
+NOTHING = Spent(nano_usd=0)
+"""Of a request that surely generated nothing."""
+MOST_TOKENS = 1_000_000_000
+"""Tokens of one request above which nobody is believed."""
+MOST_DOLLARS = 1_000_000
+"""The same of money."""
 _UNPAID = frozenset({"rate_limit", "overloaded", "auth_error", "not_found", "invalid_request"})
 """Kinds of failures with which a provider refuses before it generates anything."""
 _BROKEN = frozenset({"timeout", "connection_error"})
@@ -94,8 +100,7 @@ class Purse:
         except BaseException:  # cancelled, or the engine's own trouble: handed over at once, awaited by nobody
             self._hand_over(asked, Spent(lost=True))
             raise
-        reported = reply.input_tokens or reply.output_tokens
-        await self._settle(asked, await self._spent(wish, reply) if reported else Spent(lost=True))
+        await self._settle(asked, await self._spent(wish, reply))
         return reply
 
     # ── without a budget ──
@@ -105,14 +110,24 @@ class Purse:
         try:
             reply = await complete(model, request)
         except StepFailed as failure:
-            if (told := _told(failure)) is not None:
-                await self._record(wish, await self._spent(wish, told))
+            await self._record(wish, await self._took(wish, failure))
+            raise
+        except BaseException:  # handed over at once, awaited by nobody
+            recorded = asyncio.ensure_future(self._record(wish, Spent(lost=True)))
+            recorded.add_done_callback(self._handed_over)
             raise
         await self._record(wish, await self._spent(wish, reply))
         return reply
 
     async def _record(self, wish: _Wish, spent: Spent) -> None:
-        await self.spender.spending.record(self.context.account, self._reservation(wish), spent)
+        asked = self._reservation(wish)
+        if spent.lost:
+            most = bounds.answer_tokens(wish.model) if wish.request.max_tokens is None else wish.request.max_tokens
+            cost = await self._priced(wish.model, wish.request.model, asked.input_tokens, most)
+            asked = replace(asked, output_tokens=most, nano_usd=cost)
+        elif spent == NOTHING:
+            return
+        await self.spender.spending.record(self.context.account, asked, spent)
 
     # ── reserving ──
 
@@ -123,7 +138,7 @@ class Purse:
             await granted(admitted)
         except asyncio.CancelledError:  # it may have been admitted in the same moment
             if admitted.done() and not admitted.cancelled() and admitted.exception() is None:
-                self._hand_over(admitted.result(), Spent(nano_usd=0))
+                self._hand_over(admitted.result(), NOTHING)
             raise
         return admitted.result()
 
@@ -160,7 +175,7 @@ class Purse:
         try:
             return await self.spender.spending.reserve(self.context.account, asked, limits)
         except asyncio.CancelledError:  # it may have been handed over
-            self._hand_over(asked, Spent(nano_usd=0))
+            self._hand_over(asked, NOTHING)
             raise
 
     def _reservation(self, wish: _Wish) -> Reservation:
@@ -233,7 +248,7 @@ class Purse:
         settled = asyncio.ensure_future(self.spender.spending.settle(self.context.account, asked.id, spent))
         settled.add_done_callback(self._handed_over)
 
-    def _handed_over(self, settled: asyncio.Future[bool]) -> None:
+    def _handed_over(self, settled: asyncio.Future[Any]) -> None:
         self.spender.lines.settled()
         if not settled.cancelled() and (problem := settled.exception()) is not None:
             log.warning("what a request took could not be settled, the most is counted: %s", problem)
@@ -251,19 +266,28 @@ class Purse:
         return await asyncio.to_thread(bounds.nano_usd, model, name, going_in, coming_out)
 
     async def _spent(self, wish: _Wish, reply: ModelReply) -> Spent:
-        cost = None if reply.cost_usd is None else bounds.nano_of(reply.cost_usd)
+        if not _is_told(reply):
+            return Spent(lost=True)
+        cost = bounds.nano_of(reply.cost_usd) if _is_amount(reply.cost_usd) else None
         if cost is None and bounds.has_price(wish.model):
             cost = await self._priced(wish.model, wish.request.model, reply.input_tokens, reply.output_tokens)
         return Spent(reply.input_tokens, reply.output_tokens, cost)
 
     async def _took(self, wish: _Wish, failure: StepFailed) -> Spent:
         """What a failed request took: what it says, nothing if it surely was not generated, else nobody knows."""
+        if _has_begun(failure):
+            return Spent(lost=True)
         if failure.kind in _UNPAID or _never_sent(failure):
-            return Spent(nano_usd=0)
+            return NOTHING
         told = _told(failure)
         if told is None or failure.kind in _BROKEN:
             return Spent(lost=True)
         return await self._spent(wish, told)
+
+
+def _has_begun(failure: StepFailed) -> bool:
+    """Whether something of the answer had come, so that more may have been generated than was told."""
+    return isinstance(failure.detail, dict) and "partial" in failure.detail
 
 
 def _told(failure: StepFailed) -> ModelReply | None:
@@ -271,8 +295,21 @@ def _told(failure: StepFailed) -> ModelReply | None:
     usage = failure.detail.get("usage") if isinstance(failure.detail, dict) else None
     if not isinstance(usage, dict):
         return None
-    tokens = int(usage.get("input_tokens") or 0), int(usage.get("output_tokens") or 0)
-    return ModelReply("", "", "stop", *tokens, usage.get("cost_usd")) if any(tokens) else None
+    return ModelReply(
+        "", "", "stop", usage.get("input_tokens", 0), usage.get("output_tokens", 0), usage.get("cost_usd")
+    )
+
+
+def _is_told(reply: ModelReply) -> bool:
+    """Whether the tokens that a provider tells of can be those of the answer: there is no text of no tokens."""
+    tokens = (reply.input_tokens, reply.output_tokens)
+    if not all(type(number) is int and 0 <= number <= MOST_TOKENS for number in tokens):
+        return False
+    return any(tokens) and (reply.output_tokens > 0 or not (reply.text or reply.calls))
+
+
+def _is_amount(dollars: float | None) -> TypeGuard[float]:
+    return isinstance(dollars, int | float) and 0 <= dollars <= MOST_DOLLARS
 
 
 def _never_sent(failure: StepFailed) -> bool:

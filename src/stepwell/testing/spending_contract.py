@@ -159,6 +159,15 @@ class SpendingContract:
         assert (standing.tokens, standing.nano_usd) == (15, 0)
         assert await spending.usage(ACCOUNT, "model") == [Usage("gpt", 1, 7, 8, 0, unpriced=15)]
 
+    async def test_a_lost_request_without_a_reservation_counts_with_what_was_asked(self, opened: OpenedStore) -> None:
+        spending = opened.store.spending
+        await spending.record(ACCOUNT, asked("a", model="gpt"), Spent(lost=True))
+        (used,) = await spending.usage(ACCOUNT, "model")
+        most = asked("a")
+        assert (used.input_tokens, used.output_tokens, used.lost) == (most.input_tokens, most.output_tokens, 1)
+        (standing,) = await spending.standings(ACCOUNT, [RUN])
+        assert (standing.tokens, standing.open_tokens) == (most.input_tokens + most.output_tokens, 0)
+
     async def test_usage_by_what_requests_have_in_common(self, opened: OpenedStore) -> None:
         spending = opened.store.spending
         at = datetime(2027, 1, 15, 12, tzinfo=UTC).timestamp()

@@ -73,9 +73,9 @@ class MemorySpending:
 
     def record(self, account: str, asked: Reservation, spent: Spent) -> Awaitable[None]:
         at = asked.at or self._clock()
-        self._rows.setdefault(
-            (account, asked.id), _Row(account, _with(replace(asked, at=at), spent), "settled", day_of(at))
-        )
+        told = replace(asked, at=at)
+        took, state = (told, "lost") if spent.lost else (_with(told, spent), "settled")
+        self._rows.setdefault((account, asked.id), _Row(account, took, state, day_of(at)))
         return _done(None)
 
     async def standings(self, account: str, limits: Sequence[Limit]) -> list[Standing]:

@@ -115,12 +115,13 @@ class SqliteSpending:
 
     def record(self, account: str, asked: Reservation, spent: Spent) -> Awaitable[None]:
         at = asked.at or self._clock()
-        took = replace(
-            asked, input_tokens=spent.input_tokens, output_tokens=spent.output_tokens, nano_usd=spent.nano_usd
-        )
+        took, state = asked, "lost"
+        if not spent.lost:
+            known = {"input_tokens": spent.input_tokens, "output_tokens": spent.output_tokens}
+            took, state = replace(asked, **known, nano_usd=spent.nano_usd), "settled"
 
         def act(connection: Connection) -> None:
-            if _insert(connection, account, "settled", took, at):
+            if _insert(connection, account, state, took, at):
                 tokens = took.input_tokens + took.output_tokens
                 _count(connection, account, (took.run_id, took.workflow, day_of(at), tokens, took.nano_usd or 0), 1)
 
