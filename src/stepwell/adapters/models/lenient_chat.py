@@ -14,6 +14,8 @@ from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIStreamedResponse
 from pydantic_ai.usage import RequestUsage
 
+from stepwell.adapters.models.openai_usage import believable
+
 _STATUS_OF_WORDS = (
     (("rate_limit", "rate limit", "too many requests", "quota"), 429),
     (("overloaded", "capacity"), 529),
@@ -37,8 +39,7 @@ class LenientChatModel(OpenAIChatModel):
             for call in getattr(getattr(choice, "message", None), "tool_calls", None) or []:
                 if getattr(call, "id", None) is None:
                     call.id = ""  # the library makes one
-        if not _counts(response.usage):  # an answer is not lost because nobody counted its tokens
-            response.usage = None
+        response.usage = believable(response.usage)
         return super()._validate_completion(response)
 
     @property
@@ -50,20 +51,13 @@ class _Streamed(OpenAIStreamedResponse):
     """Usage in a stream is all that was taken so far: the last of it counts, and nothing is added up."""
 
     def _map_usage(self, response: ChatCompletionChunk) -> RequestUsage:
-        if not _counts(response.usage):
-            response.usage = None
+        response.usage = believable(response.usage)
         return super()._map_usage(response)
 
     def _add_usage(self, usage: RequestUsage, *, reported: bool, cumulative: bool = False) -> None:
         del cumulative
         if reported:
             super()._add_usage(usage, reported=True, cumulative=True)
-
-
-def _counts(usage: object) -> bool:
-    """Whether a usage tells numbers of tokens."""
-    said = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens", "total_tokens")]
-    return all(isinstance(number, int) and number >= 0 for number in said)
 
 
 def _error_of(choice: object) -> Any:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from stepwell.adapters.errors import classify
 from stepwell.adapters.models.conversation import ToolNames, Way, listed_price, messages, parameters, reply
 from stepwell.adapters.models.price import price_for
-from stepwell.adapters.models.stream import MISSHAPEN, broken_off, has_ended, streamed
+from stepwell.adapters.models.stream import MISSHAPEN, broken_off, has_ended, refused_for_size, streamed
 from stepwell.errors import Problem, StepFailed
 from stepwell.extras import installing
 from stepwell.ports import ModelReply, ModelRequest
@@ -243,12 +243,15 @@ class ProviderModel(ABC):
     def _client(self) -> httpx2.AsyncClient:
         import httpx2
 
+        from stepwell.adapters.models.bounded import bound
+
         url = urlsplit(self.base_url)
         # A proxy of the environment is not meant for this machine, and without TLS no certificates need be loaded.
         return httpx2.AsyncClient(
             timeout=httpx2.Timeout(60.0, connect=CONNECT_TIMEOUT),
             trust_env=url.hostname not in _LOOPBACK,
             verify=url.scheme != "http",
+            event_hooks={"response": [bound]},
         )
 
     # ── what fails ──
@@ -258,6 +261,9 @@ class ProviderModel(ABC):
         return _says(error, self.form_words) or _is_limit(error)
 
     def _failure(self, error: Exception, request: ModelRequest) -> StepFailed:
+        if (failure := refused_for_size(error)) is not None:
+            failure.message = f"model {self.name}: {failure.message}"
+            return failure
         if isinstance(error, MISSHAPEN):
             return StepFailed(
                 "server_error",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = Any
 
+LONGEST = 16_000_000
+"""Characters of an answer that are read; what a step may give is far below it."""
 MISSHAPEN = (LookupError, TypeError, AttributeError, ValueError)
 """What the library trips over when an answer has not the form of the API (no choices, no message, no JSON)."""
 
@@ -43,7 +45,7 @@ async def streamed(
             finally:
                 answer = stream.get()
     except Exception as error:
-        if not telling.told and not isinstance(error, MISSHAPEN):
+        if not telling.begun and not isinstance(error, MISSHAPEN):
             raise
         raise _with_partial(failed(error), telling.text, answer, price) from None
     if not has_ended(answer):
@@ -63,16 +65,16 @@ class _Telling:
         self._on_text = on_text
         self._output: set[int] = set()
         self._pieces: list[str] = []
+        self._length = 0
+        self.begun = False
+        """Whether anything of an answer has come, such as words, thoughts or a call."""
 
     @property
     def text(self) -> str:
         return "".join(self._pieces)
 
-    @property
-    def told(self) -> bool:
-        return bool(self._pieces)
-
     def tell(self, event: ModelResponseStreamEvent) -> None:
+        self.begun = True
         if event.event_kind == "part_start":
             part = event.part
             if part.part_kind == "text":
@@ -89,6 +91,9 @@ class _Telling:
 
     def _say(self, piece: Json) -> None:
         if isinstance(piece, str) and piece:
+            self._length += len(piece)
+            if self._length > LONGEST:
+                raise too_large(LONGEST, "characters")
             self._pieces.append(piece)
             self._on_text(piece)
 
@@ -112,3 +117,19 @@ def _with_partial(failure: StepFailed, text: str, answer: ModelResponse | None, 
         }
     failure.detail = detail
     return failure
+
+
+def too_large(limit: int, unit: str) -> StepFailed:
+    """The failure of an answer beyond a bound."""
+    detail: dict[str, Json] = {"limit": limit}
+    return StepFailed("output_too_large", f"the answer has more than {limit:,} {unit}", retryable=False, detail=detail)
+
+
+def refused_for_size(error: BaseException) -> StepFailed | None:
+    """The failure for size that libraries have wrapped into their own errors."""
+    seen: BaseException | None = error
+    for _ in range(10):
+        if seen is None or (isinstance(seen, StepFailed) and seen.kind == "output_too_large"):
+            return seen
+        seen = seen.__cause__ or seen.__context__
+    return None

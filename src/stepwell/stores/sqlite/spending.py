@@ -117,8 +117,9 @@ class SqliteSpending:
         at = asked.at or self._clock()
         took, state = asked, "lost"
         if not spent.lost:
-            known = {"input_tokens": spent.input_tokens, "output_tokens": spent.output_tokens}
-            took, state = replace(asked, **known, nano_usd=spent.nano_usd), "settled"
+            tokens = (spent.input_tokens, spent.output_tokens)
+            took = replace(asked, input_tokens=tokens[0], output_tokens=tokens[1], nano_usd=spent.nano_usd)
+            state = "settled"
 
         def act(connection: Connection) -> None:
             if _insert(connection, account, state, took, at):
