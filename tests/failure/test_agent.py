@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -302,3 +303,76 @@ def test_tools_that_are_not_registered_are_told_before_the_run():
 
     with pytest.raises(InputError, match="no tool 'look_up' is registered"):
         asyncio.run(start())
+
+
+async def test_retrying_an_incident_of_too_many_turns_gives_it_as_many_again():
+    model = Model(
+        asks(("look_up", {"n": 1})), asks(("look_up", {"n": 2})), asks(("look_up", {"n": 3})), says("in Linz")
+    )
+    tools = ScriptedTools({"look_up": [{}]})
+    async with engine_of(model, tools) as engine:
+        handle = await engine.start(workflow([agent(max_turns=2, on_error="suspend")]), {})
+        assert (await handle.wait()).status == "suspended"
+        assert (tools.called("look_up"), len(model.asked)) == ([{"n": 1}], 2)
+        (incident,) = await engine.incidents.open()
+        await engine.incidents.settle(incident.id, Action("retry"))
+        done = await (await engine.resume(handle.run_id)).wait()
+        assert (done.status, done.output) == ("completed", {"text": "in Linz"})
+        assert tools.called("look_up") == [{"n": 1}, {"n": 2}, {"n": 3}]
+        assert len(model.asked) == 4
+
+
+async def test_a_turn_whose_calls_are_not_to_be_made_is_asked_for_again():
+    many = asks(*[("charge", {"cents": number}) for number in range(51)])
+    cut = replace(asks(("charge", {"cents": 5})), finish_reason="length")
+    model = Model(many, cut, many, says("done"))
+    tools = ScriptedTools({"charge": [{"ok": True}]})
+    async with engine_of(model, tools) as engine:
+        handle = await engine.start(workflow([agent(retry=QUICK | {"max_attempts": 3}, on_error="suspend")]), {})
+        assert (await handle.wait()).status == "suspended"
+        (incident,) = await engine.incidents.open()
+        assert "51 calls at once" in incident.request["error"]["message"]
+        await engine.incidents.settle(incident.id, Action("retry"))
+        done = await (await engine.resume(handle.run_id)).wait()
+        assert (done.output, tools.calls) == ({"text": "done"}, [])
+        attempts = (await engine.tree(done.id)).as_json()["steps"][0]["turns"][0]["attempt_log"]
+        assert [one["error"]["kind"] for one in attempts[:3]] == [
+            "output_invalid",
+            "truncated_output",
+            "output_invalid",
+        ]
+
+
+async def test_ids_that_a_model_uses_twice_are_told_apart_towards_providers():
+    twice = [
+        ToolRequest("c", "look_up", {"n": 1}),
+        ToolRequest("c", "look_up", {"n": 2}),
+        ToolRequest("", "look_up", {}),
+    ]
+    model = Model(
+        ModelReply("", "m", "tool_calls", calls=twice), ModelReply("", "m", "tool_calls", calls=twice), says("x")
+    )
+    await run(model, ScriptedTools({"look_up": [{"a": 1}, {"a": 2}, {"a": 3}]}), [agent()])
+    first, second = model.asked[2].turns
+    ids = [call.id for turn in (first, second) for call in turn.calls]
+    assert ids == ["c", "c_2", "call", "c_3", "c_4", "call_2"]
+    assert [answer.id for turn in (first, second) for answer in turn.answers] == ids
+
+
+async def test_an_answer_after_calls_is_put_right_with_the_tools_at_hand():
+    schema = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
+
+    def strict(request):
+        """As Anthropic is: a history of calls needs the tools."""
+        if request.turns and not request.tools:
+            raise StepFailed("invalid_request", "requests which include tool_use blocks must define tools")
+        if not request.turns:
+            return asks(("look_up", {}))
+        return says('{"city": "Linz"}' if "cannot be used" in request.prompt else "it is Linz")
+
+    class Strict(Model):
+        async def complete(self, request):
+            return strict(request)
+
+    done, _ = await run(Strict(), ScriptedTools({"look_up": [{"at": "Linz"}]}), [agent(output_schema=schema)])
+    assert done.output == {"city": "Linz"}

@@ -241,7 +241,8 @@ def _repair(request: ModelRequest, failure: StepFailed, answer: str, left: float
         f"Answer again. {schema_in_words(request.schema)}"
     )
     key = f"{request.key}.1" if request.key else ""
-    return replace(request, prompt=prompt, timeout=left, key=key, tools=(), on_text=None)
+    tools = request.tools if request.turns else ()  # providers refuse a history of calls without the tools
+    return replace(request, prompt=prompt, timeout=left, key=key, tools=tools, on_text=None)
 
 
 def _without_text(reply: ModelReply) -> StepFailed:

@@ -10,15 +10,22 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from stepwell.errors import StepFailed
+from stepwell.interpreter.agent import MOST_CALLS
 from stepwell.ports import ModelRequest, ToolAnswer, ToolOffer, ToolRequest, Turn
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stepwell.engine.asking import Asking
     from stepwell.interpreter.effect import ModelCall
+    from stepwell.ports import ModelReply
 
 Json: TypeAlias = Any
 
 
+SHOWN = 5
+"""Calls that a failure shows of those that were not made."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST = 64
 """Characters of a tool's name that every provider takes."""
@@ -69,16 +76,46 @@ def _turn(turn: Json, spoken: dict[str, str], used: set[str]) -> Turn:
 
 
 async def take_turn(asking: Asking, request: ModelRequest, effect: ModelCall) -> dict[str, Json]:
-    """`{text, calls}` where the model asks for tools, else `{answer}`. Raises StepFailed as `Asking` does."""
+    """`{text, calls}` where the model asks for tools, else `{answer}`.
+
+    Raises StepFailed as `Asking` does, and for calls that are too many or may have been cut.
+    """
     begun = time.monotonic()
     reply = await asking.text(request)
     if reply.calls:
+        _check(reply, asking)
         meant = {name: tool for tool, name in _spoken(effect).items()}
+        ids = _distinct([call.id for call in reply.calls], effect)
         calls = [
-            {"id": call.id, "name": meant.get(call.name, call.name), "arguments": call.arguments}
-            for call in reply.calls
+            {"id": own, "name": meant.get(call.name, call.name), "arguments": call.arguments}
+            for own, call in zip(ids, reply.calls, strict=True)
         ]
         return {"text": reply.text, "calls": calls}
     if request.schema is None:
         return {"answer": {"text": reply.text}}
     return {"answer": await asking.fitting(reply, request, begun)}
+
+
+def _check(reply: ModelReply, asking: Asking) -> None:
+    """Raises StepFailed for calls that are not to be made; the model may ask better the next time."""
+    asked = [{"name": call.name, "arguments": call.arguments} for call in reply.calls[:SHOWN]]
+    detail = {"answer": reply.text, "calls": asked, "finish_reason": reply.finish_reason}
+    if len(reply.calls) > MOST_CALLS:
+        message = f"the model asks for {len(reply.calls)} calls at once, more than {MOST_CALLS}"
+        raise asking.with_usage(StepFailed("output_invalid", message, detail=detail))
+    if reply.finish_reason == "length":
+        message = "the model was cut while it asked for tools, so none is called; raise max_tokens"
+        raise asking.with_usage(StepFailed("truncated_output", message, detail=detail))
+
+
+def _distinct(ids: Sequence[str], effect: ModelCall) -> list[str]:
+    """The ids of a turn's calls, each different from all others of the conversation: providers refuse one twice."""
+    seen = {call["id"] for turn in effect.turns for call in turn["calls"]}
+    found: list[str] = []
+    for given in ids:
+        own, number = given or "call", 2
+        while own in seen:
+            own, number = f"{given or 'call'}_{number}", number + 1
+        seen.add(own)
+        found.append(own)
+    return found

@@ -46,6 +46,7 @@ async def run_agent(step: Action, scope: Scope, *, max_turns: int) -> Outcome:
     assert isinstance(base, ModelCall)
     offers = _begin(base, scope)
     conversation = _Conversation(base, offers, scope)
+    allowed = max_turns * (1 + _granted(scope))
     while True:
         said = await conversation.turn()
         if "answer" in said:
@@ -53,9 +54,9 @@ async def run_agent(step: Action, scope: Scope, *, max_turns: int) -> Outcome:
             draft.digest = digest(base, encoded(base))
             draft.arguments(encoded(base))
             return await scope.runtime.record(draft)
-        if conversation.length >= max_turns:
+        if conversation.length >= allowed:
             wanted = ", ".join(call["name"] for call in said["calls"])
-            message = f"no answer after {max_turns} turns (max_turns); the last one asks for {wanted}"
+            message = f"no answer after {allowed} turns (max_turns); the last one asks for {wanted}"
             raise StepFailed("max_turns_reached", message, detail={"turns": conversation.length})
         await conversation.answer(said)
 
@@ -69,6 +70,19 @@ def _begin(base: ModelCall, scope: Scope) -> list[dict[str, Json]]:
         raise NonDeterminism(scope.path, begun["asked"], mark)
     found: list[dict[str, Json]] = begun["offers"]
     return found
+
+
+def _granted(scope: Scope) -> int:
+    """How often a person has let it go on after its last turn, for as many turns again."""
+    granted = 0
+    for number in count(1):
+        told = scope.runtime.recall(paths.start(paths.trouble(scope.path, number)))
+        if told is None:
+            return granted
+        settled = scope.runtime.recall(paths.wait(paths.trouble(scope.path, number)))
+        retried = settled is not None and settled.status == "completed" and settled.value.get("action") == "retry"
+        granted += retried and (told.error or {}).get("kind") == "max_turns_reached"
+    raise AssertionError("troubles end")
 
 
 class _Conversation:

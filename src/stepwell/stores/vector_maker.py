@@ -78,10 +78,12 @@ class VectorMaker(Generic[P]):
             return None
         self.wake()
         try:
-            return (await self._embedder.queries([text[:LONGEST_QUERY]]))[0]
+            vector = (await self._embedder.queries([text[:LONGEST_QUERY]]))[0]
         except StepFailed as failure:
             self._failed = failure.message
             return None
+        self._failed = ""
+        return vector
 
     async def make_all(self, told: Callable[[int], None] | None = None) -> int:
         """Make all that are missing; returns how many were. Raises StepFailed."""
@@ -115,7 +117,7 @@ class VectorMaker(Generic[P]):
     async def _work(self) -> None:
         assert self._embedder is not None
         while True:
-            self._again = False
+            self._again = failed = False
             try:
                 if not self._looked:
                     await self._disown()
@@ -127,6 +129,7 @@ class VectorMaker(Generic[P]):
                 return
             except Exception as failure:  # noqa: BLE001 -- text is found without vectors; doctor tells why there are none
                 self._failed = f"{type(failure).__name__}: {failure}"
+                failed = True
                 await asyncio.sleep(_PATIENCE)
-            if not self._again and not self._failed:
+            if not self._again and not failed:
                 return
