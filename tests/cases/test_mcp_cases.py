@@ -125,9 +125,16 @@ async def test_c113_a_server_over_http_that_fails_in_a_call_ends_it_in_time_and_
 async def test_c115_cancelled_runs_hurt_no_other_run_whether_they_share_a_session_or_not(project, kind):
     """Twenty runs with loops, ten iterations at once; five are cancelled in the middle, one call is answered with 500."""
 
+    cancelled, broken = asyncio.Event(), []
+
     async def answer(message, web):
-        await asyncio.sleep(0.05)
-        return (500, b"oh") if web.called == 100 else "done"
+        number = web.called
+        await cancelled.wait()  # so that no run has ended before
+        await asyncio.sleep(0.02)
+        if number != 100:
+            return "done"
+        broken.append(number)
+        return (500, b"oh")
 
     body = {"id": "b", "type": kind, "timeout": "60s", "retry": {"max_retries": 2, "initial_delay_ms": 10}}
     body |= {"tool": "s.act"} if kind == "tool_call" else {"server": "s", "tool": "act"}
@@ -137,11 +144,13 @@ async def test_c115_cancelled_runs_hurt_no_other_run_whether_they_share_a_sessio
         async with open_engine() as engine:
             loaded = engine.load(flow(project, step))
             handles = [await engine.start(loaded, {}) for _ in range(20)]
-            while web.called < 120:  # of 800
+            while web.called < 80:  # of 800; at most 200 are in flight
                 await asyncio.sleep(0.02)
             for handle in handles[:5]:
                 await engine.cancel(handle.run_id)
+            cancelled.set()
             runs = [await handle.wait() for handle in handles]
             assert [run.status for run in runs[:5]] == ["cancelled"] * 5
             assert [(run.status, run.error) for run in runs[5:]] == [("completed", None)] * 15
+            assert broken == [100]
             assert (len(web.sessions) == 1) == (kind == "tool_call")
