@@ -235,7 +235,7 @@ async def test_an_answer_that_ends_in_an_error_is_none_and_its_tokens_count(stre
     )
     with pytest.raises(StepFailed, match="ended in an error") as caught:
         await asked(reply, streams=streams)
-    assert caught.value.detail["partial"] == "half an ans"
+    assert caught.value.detail["answer"] == "half an ans"
     assert (caught.value.detail["usage"]["input_tokens"], caught.value.detail["usage"]["output_tokens"]) == (7, 3)
 
 

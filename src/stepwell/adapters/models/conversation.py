@@ -176,7 +176,9 @@ def reply(answer: ModelResponse, request: ModelRequest, name: str, names: ToolNa
         cached_tokens=tokens_told(usage.cache_read_tokens),
     )
     if (answer.provider_details or {}).get("finish_reason") == "error":
-        detail = {"partial": made.text[:KEPT], "usage": {**asdict(made), "text": "", "calls": ()}}
+        detail: dict[str, Json] = {"answer": made.text[:KEPT]}
+        if made.input_tokens or made.output_tokens:  # told with the end, so that it is all that was taken
+            detail |= {"usage": {**asdict(made), "text": "", "calls": ()}}
         raise StepFailed("server_error", f"model {name}: the answer ended in an error of the provider", detail=detail)
     if made.finish_reason == "content_filter":
         refusal = str((answer.provider_details or {}).get("refusal") or "") or made.text
