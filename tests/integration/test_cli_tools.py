@@ -66,6 +66,9 @@ def test_a_tool_is_called_with_what_its_schema_wants(project: Path) -> None:
     wrong = stepwell(project, "call", "add", "-a", "a=two")
     assert wrong.returncode == 1
     assert "a should be a valid integer" in wrong.stderr
+    for timeout in ("0", "-1", "nan"):  # they waited for ever
+        never = stepwell(project, "call", "add", "-a", "a=2", "--timeout", timeout)
+        assert (never.returncode, "seconds above 0" in never.stderr) == (2, True)
 
 
 def test_what_may_not_be_repeated_wants_a_word_and_secrets_stay_inside(project: Path) -> None:

@@ -106,6 +106,8 @@ def call(
     It is called in earnest: what it does is done. In texts of the arguments {{secret.NAME}} means a secret of the
     settings, which is kept out of what is printed. Exit code 1 if the tool fails.
     """
+    if not timeout > 0:  # neither 0 nor less, nor nan
+        raise Refusal("--timeout is a number of seconds above 0", hint="inf waits for as long as it takes")
 
     async def work() -> Any:
         async with opened(tools=tools, missing="aside") as engine:
