@@ -15,8 +15,8 @@ from stepwell.engine.engine import Engine
 from stepwell.engine.events import Listeners
 from stepwell.engine.parts import Parts
 from stepwell.engine.performer import Performer
-from stepwell.engine.runtime import World
 from stepwell.engine.tool_performer import ToolPerformer
+from stepwell.engine.world import World
 from stepwell.interpreter.effect import ModelCall, ToolCall
 from stepwell.kinds import discover
 from stepwell.ports import RunStore, Wait

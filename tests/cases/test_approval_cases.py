@@ -17,8 +17,8 @@ from stepwell.engine.engine import Engine
 from stepwell.engine.events import Listeners
 from stepwell.engine.incidents import Action
 from stepwell.engine.parts import Parts
-from stepwell.engine.runtime import World
 from stepwell.engine.tool_performer import ToolPerformer
+from stepwell.engine.world import World
 from stepwell.errors import AlreadyDecided, Forbidden, Gone, InputError, NotFound
 from stepwell.interpreter.effect import ToolCall
 from stepwell.ports import Person, RunStore

@@ -19,8 +19,8 @@ from tests.failure.test_strategies import ONCE
 from stepwell.engine.engine import Engine
 from stepwell.engine.events import Listeners
 from stepwell.engine.parts import Parts
-from stepwell.engine.runtime import World
 from stepwell.engine.tool_performer import ToolPerformer
+from stepwell.engine.world import World
 from stepwell.errors import DefinitionError, Gone, StepFailed
 from stepwell.interpreter.effect import ToolCall
 from stepwell.library.workflows import workflow_file

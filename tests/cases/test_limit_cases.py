@@ -22,7 +22,7 @@ from stepwell.engine.engine import ACCOUNT, Engine
 from stepwell.engine.events import Listeners
 from stepwell.engine.model_performer import ModelPerformer
 from stepwell.engine.parts import Parts
-from stepwell.engine.runtime import World
+from stepwell.engine.world import World
 from stepwell.errors import StepFailed
 from stepwell.interpreter.effect import ModelCall
 from stepwell.journal.explain import explain

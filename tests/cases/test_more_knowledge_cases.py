@@ -14,7 +14,7 @@ from stepwell.engine.engine import Engine
 from stepwell.engine.events import Listeners
 from stepwell.engine.knowledge_performer import KnowledgePerformer
 from stepwell.engine.parts import Parts
-from stepwell.engine.runtime import World
+from stepwell.engine.world import World
 from stepwell.errors import StepFailed
 from stepwell.interpreter.effect import KnowledgeRead, KnowledgeWrite
 from stepwell.ports import DocumentWrite

@@ -17,8 +17,8 @@ from stepwell.engine.events import Listeners
 from stepwell.engine.knowledge_performer import KnowledgePerformer
 from stepwell.engine.model_performer import ModelPerformer
 from stepwell.engine.parts import Parts
-from stepwell.engine.runtime import World
 from stepwell.engine.tool_performer import ToolPerformer
+from stepwell.engine.world import World
 from stepwell.errors import InputError
 from stepwell.interpreter.effect import KnowledgeRead, KnowledgeWrite, ModelCall, ToolCall, digest, encoded
 from stepwell.kinds import discover

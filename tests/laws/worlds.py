@@ -16,7 +16,7 @@ from stepwell.definition.workflow import Workflow
 from stepwell.engine.advance import Pass
 from stepwell.engine.events import Listeners
 from stepwell.engine.performer import CallContext, Performed
-from stepwell.engine.runtime import World
+from stepwell.engine.world import World
 from stepwell.errors import StepFailed
 from stepwell.interpreter.definition import Definition
 from stepwell.interpreter.effect import ModelCall, ToolCall

@@ -7,7 +7,8 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stepwell.engine.runtime import LiveRuntime, World
+from stepwell.engine.runtime import LiveRuntime
+from stepwell.engine.world import World
 from stepwell.errors import StepFailed, Unavailable
 from stepwell.interpreter.instants import instant_text
 from stepwell.interpreter.interruption import Abort, Interruption, LeaseLost, Pause, RunCancelled, RunTimedOut

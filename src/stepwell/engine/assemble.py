@@ -28,13 +28,13 @@ from stepwell.engine.knowledge_performer import KnowledgePerformer
 from stepwell.engine.model_performer import ModelPerformer
 from stepwell.engine.notify_performer import NotifyPerformer
 from stepwell.engine.parts import Parts
-from stepwell.engine.runtime import World
 from stepwell.engine.settings import Settings, absolute_database
 from stepwell.engine.shelf import RecipesInFilesOrOnTheShelf, Shelf
 from stepwell.engine.spending import Spender
 from stepwell.engine.tool_performer import ToolPerformer
 from stepwell.engine.toolbox import Toolbox
 from stepwell.engine.vault import Vault
+from stepwell.engine.world import World
 from stepwell.errors import DefinitionError, Problem
 from stepwell.extras import installing
 from stepwell.interpreter.effect import KnowledgeRead, KnowledgeWrite, ModelCall, Notify, ToolCall

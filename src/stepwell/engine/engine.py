@@ -41,8 +41,8 @@ from stepwell.ports import FINAL, Message, NewRun, Run, RunStore, SentEvent, Wai
 if TYPE_CHECKING:
     from stepwell.definition.load import LoadedWorkflow
     from stepwell.engine.parts import Parts
-    from stepwell.engine.runtime import World
     from stepwell.engine.settings import Settings
+    from stepwell.engine.world import World
     from stepwell.journal.entry import Entry
     from stepwell.ports import KnowledgeStore, Outgoing, Tools
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from stepwell.definition.budget import Budget
     from stepwell.definition.load import LoadedWorkflow
     from stepwell.definition.recipe import RecipeDefinition
-    from stepwell.engine.runtime import World
     from stepwell.engine.tool_checks import ToolServers
+    from stepwell.engine.world import World
     from stepwell.library.recipes import FoundRecipe
     from stepwell.ports import KnowledgeStore, Library, Limiter, RunStore, Tools
 

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.engine.ancestry import CHAIN, REQUESTER
-from stepwell.engine.clock import SYSTEM, steady
+from stepwell.engine.announcing import Announcer
+from stepwell.engine.clock import steady
 from stepwell.engine.events import Event, told_by
 from stepwell.engine.flight import Flights
 from stepwell.engine.ledger import Ledger
-from stepwell.engine.performer import CallContext, Performer, spent
+from stepwell.engine.performer import CallContext, spent
 from stepwell.engine.run_budgets import RunBudgets
 from stepwell.engine.telling import Telling
-from stepwell.engine.vault import NO_VAULT, Vault
 from stepwell.engine.waiting import Waiting, parked
 from stepwell.errors import StepFailed
 from stepwell.interpreter.interruption import Abort, RunCancelled, RunTimedOut
@@ -30,57 +29,20 @@ from stepwell.interpreter.undo import to_undo
 from stepwell.journal import path as paths
 from stepwell.journal.entry import Body, Draft, Entry, Outcome
 from stepwell.journal.told import owner
-from stepwell.ports import Batch, Clock, Lease, Loaded, Message, Outgoing, Tools, Wait, WaitKind
+from stepwell.ports import Batch, Lease, Loaded, Message, Outgoing, Wait, WaitKind
 
 if TYPE_CHECKING:
     from stepwell.definition.compile import StepPlan
-    from stepwell.definition.workflow import Workflow
-    from stepwell.engine.events import Listeners
+    from stepwell.engine.world import World
     from stepwell.interpreter.definition import Definition
     from stepwell.interpreter.effect import Effect
-    from stepwell.ports import RunStore
 
 Json: TypeAlias = Any
 
 NEAR = 30.0
 """Sleeps up to this many seconds stay in process; longer ones park the run."""
-ANNOUNCE = 1.0
-"""Seconds after which a step that still runs, and what rides along, is written for others to see.
-
-Not less: on a busy machine every step would take longer than that, be written twice, and make it busier.
-"""
 PAST_DEADLINE = 1.0
 """Seconds by which a step may outlive the run's deadline: the deadline ends the run, not the step as a failure."""
-
-
-class Definitions(Protocol):
-    """Stored definitions, compiled."""
-
-    async def get(self, account: str, digest: str) -> Definition:
-        """Raises NotFound."""
-
-    async def resolve(self, account: str, name: str, file: str) -> str:
-        """The digest of a workflow named at run time, stored now. Raises StepFailed."""
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What a pass may touch: the store, performers by effect type, tools, listeners and the clock."""
-
-    store: RunStore
-    performers: Mapping[type[Effect], Performer]
-    tools: Tools
-    listeners: Listeners
-    definitions: Definitions | None = None
-    opened: Callable[[Wait], None] = lambda _: None
-    """Told of every wait that a pass opens, once it is durable."""
-    clock: Clock = SYSTEM
-    vault: Vault = NO_VAULT
-    """Whose values are put into calls, and kept out of what comes of them."""
-    prepare: Callable[[Workflow], Awaitable[None]] | None = None
-    """To be awaited before a pass: learns what has to be known of the tools that its steps call."""
-    ended: Callable[[str], None] = lambda _run_id: None
-    """Told when a run has ended: nothing needs to be kept for it any more."""
 
 
 class LiveRuntime:
@@ -115,7 +77,7 @@ class LiveRuntime:
         self._waiting.on_idle = self._set_idle
         self._cut: list[tuple[str, Attempt]] = []
         self._loop = asyncio.get_running_loop()
-        self._ticker: asyncio.TimerHandle | None = None
+        self._announcer = Announcer(self._flights, self._ledger, self._append, self.clock, self.fail)
         self._root: asyncio.Task[Any] | None = asyncio.current_task()
         self._undoing = self._ledger.outcomes.get(paths.start(paths.UNDO)) is not None
         self._deadline = self._loop.call_later(max(0.0, self.remaining()), self.abort, RunTimedOut())
@@ -177,7 +139,7 @@ class LiveRuntime:
 
     def ride(self, draft: Draft) -> Outcome:
         outcome = self._ledger.ride(draft)
-        self._arm()
+        self._announcer.arm()
         return outcome
 
     async def record(self, draft: Draft, *, outgoing: Sequence[Outgoing] = ()) -> Outcome:
@@ -250,7 +212,7 @@ class LiveRuntime:
             limits=self._budgets.at(path, self.recall),
             bounded=not self._undoing,
         )
-        self._arm()
+        self._announcer.arm()
         chained, asked = CHAIN.set(self._chain), REQUESTER.set(self._run.requester)
         try:
             await self._flights.perform(effect, context, attempt, text, digest)
@@ -373,38 +335,13 @@ class LiveRuntime:
         """Give back what the pass holds; it is not aborted any more, since what it ends with is being written."""
         self._root = None
         self._deadline.cancel()
-        if self._ticker is not None:
-            self._ticker.cancel()
+        self._announcer.close()
 
     # ── telling others ──
 
-    def _arm(self) -> None:
-        if self._ticker is None:
-            self._ticker = self._loop.call_later(ANNOUNCE, self._announce)
-
-    def _announce(self) -> None:
-        """Write what rides, and which steps are running, although nobody needs it to go on."""
-        self._ticker = None
-        now = self.clock()
-        unsaid = [
-            (paths.start(path), attempt)
-            for path, attempt in self._flights.aloft.items()
-            if paths.start(path) not in self._ledger.outcomes
-        ]
-        for place, attempt in unsaid:
-            if now - attempt.started >= ANNOUNCE / 2:
-                meta = {"waited_for": "model_calls", "at": now} if attempt.queued else None
-                draft = Draft(place, "started", Body(started=attempt.started, attempts=attempt.number, meta=meta))
-                self._ledger.ride(draft, quietly=True)
-        if self._ledger.rides:
-            appended = asyncio.ensure_future(self._world.store.append(self._lease, Batch(self.closing())))
-            appended.add_done_callback(self._announced)
-        if any(place not in self._ledger.outcomes for place, _ in unsaid):
-            self._arm()
-
-    def _announced(self, appended: asyncio.Future[int]) -> None:
-        if not appended.cancelled() and (problem := appended.exception()) is not None:
-            self.fail(problem)
+    def _append(self) -> Awaitable[int]:
+        """Write what rides."""
+        return self._world.store.append(self._lease, Batch(self.closing()))
 
     def _tell(self, draft: Draft) -> None:
         if self._world.listeners.wanted(self.run_id) and (told := told_by(draft)) is not None:

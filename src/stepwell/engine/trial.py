@@ -18,7 +18,7 @@ from stepwell.interpreter.effect import SecretText, ToolCall
 from stepwell.interpreter.normalise import normalise
 
 if TYPE_CHECKING:
-    from stepwell.engine.runtime import World
+    from stepwell.engine.world import World
     from stepwell.ports import Tool
 
 Json: TypeAlias = Any

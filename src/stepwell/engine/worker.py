@@ -20,7 +20,7 @@ from stepwell.interpreter.interruption import LeaseLost
 from stepwell.ports import Batch, Verdict
 
 if TYPE_CHECKING:
-    from stepwell.engine.runtime import World
+    from stepwell.engine.world import World
     from stepwell.interpreter.definition import Definition
     from stepwell.ports import Lease, Loaded, Run
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stepwell.engine.engine import Engine
     from stepwell.engine.parts import Parts
     from stepwell.engine.performer import CallContext, Performed, Performer
-    from stepwell.engine.runtime import World
+    from stepwell.engine.world import World
     from stepwell.ports import Tools, Wait
 
 Json: TypeAlias = Any

@@ -21,9 +21,9 @@ from stepwell.engine.clock import Rhythm
 from stepwell.engine.engine import ACCOUNT, Engine, RunHandle
 from stepwell.engine.events import Listeners
 from stepwell.engine.parts import Parts
-from stepwell.engine.runtime import World
 from stepwell.engine.settings import Settings
 from stepwell.engine.vault import SCRIPTED
+from stepwell.engine.world import World
 from stepwell.errors import Conflict
 from stepwell.journal import path as paths
 from stepwell.kinds import discover

@@ -20,9 +20,9 @@ from stepwell.engine.engine import Engine, RunHandle
 from stepwell.engine.events import Listeners
 from stepwell.engine.parts import Parts
 from stepwell.engine.performer import CallContext, Performed, Performer
-from stepwell.engine.runtime import World
 from stepwell.engine.settings import Settings
 from stepwell.engine.tool_performer import ToolPerformer
+from stepwell.engine.world import World
 from stepwell.interpreter.effect import Effect, ToolCall
 from stepwell.kinds import discover
 from stepwell.ports import Run, RunStore
