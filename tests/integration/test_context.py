@@ -294,11 +294,24 @@ async def test_a_schema_that_wants_a_citation_fails_without_one(place):
 
 
 async def test_without_citations_in_the_schema_the_sources_are_told_with_the_step_alone(place):
-    place.model.answers = [{"reply": "x [9]"}]
-    schema = {"type": "object", "properties": {"reply": {"type": "string"}}}
+    place.model.answers = [{"reply": "x [1] y [9]", "shape": "[9]"}]
+    words = {"reply": {"type": "string"}, "shape": {"type": "string"}}
+    schema = {"type": "object", "properties": words}
     run, steps = await place.run([ASK | {"knowledge": ["refund-policy"], "output_schema": schema}])
-    assert run.output == {"reply": "x [9]"}
+    assert run.output == {"reply": "x [1] y", "shape": ""}
     assert steps["ask"].meta["sources"][0]["document"] == "refund-policy"
+    assert steps["ask"].meta["invented"] == ["[9]", "[9]"]
+    schema = {"type": "object", "properties": words | {"shape": {"type": "string", "minLength": 3}}}
+    run, _ = await place.run([ASK | {"knowledge": ["refund-policy"], "output_schema": schema}])
+    assert run.output == {"reply": "x [1] y [9]", "shape": "[9]"}
+
+
+async def test_citations_that_may_be_null_are_citations(place):
+    place.model.answers = [{"citations": [1, 9]}]
+    schema = {"type": "object", "properties": {"citations": {"type": ["array", "null"]}}}
+    run, steps = await place.run([ASK | {"knowledge": ["refund-policy"], "output_schema": schema}])
+    assert [one["document"] for one in run.output["citations"]] == ["refund-policy"]
+    assert steps["ask"].meta["invented"] == ["[9]"]
 
 
 async def test_an_agent_cites_in_its_answer(place):

@@ -130,7 +130,9 @@ class _Given:
             return {"text": text, "citations": [self._source(number).citation() for number in markers.used]}
         declared = _citations_of(effect.schema)
         if declared is None or not isinstance(value, dict):
-            return value
+            found = cited_in(value, known, markers)
+            # Where a schema wants what looks like a marker, it is none.
+            return value if found != value and problems_of(found, effect.schema) else found
         said = value.get("citations")
         rest = {name: cited_in(inner, known, markers) for name, inner in value.items() if name != "citations"}
         for number in said if isinstance(said, list) else ():
@@ -168,7 +170,10 @@ class _Given:
 def _citations_of(schema: Mapping[str, Json]) -> Mapping[str, Json] | None:
     """What an output schema says of `citations`, if it has them as a list."""
     found = (schema.get("properties") or {}).get("citations")
-    return found if isinstance(found, Mapping) and found.get("type", "array") == "array" else None
+    if not isinstance(found, Mapping):
+        return None
+    kinds = found.get("type", "array")
+    return found if kinds == "array" or (isinstance(kinds, list) and "array" in kinds) else None
 
 
 def _with_numbers(schema: dict[str, Json] | None) -> dict[str, Json] | None:
