@@ -80,8 +80,9 @@ async def test_without_a_budget_what_an_answer_took_is_counted():
     refusal = StepFailed("refused", "no", detail={"usage": {"text": "", "model": "gpt", "input_tokens": 7}})
     with pytest.raises(StepFailed):
         await world.ask(Model(refusal))
-    with pytest.raises(StepFailed):
-        await world.ask(Model(StepFailed("overloaded", "later")))
+    for kind in ("overloaded", "server_error"):
+        with pytest.raises(StepFailed):
+            await world.ask(Model(StepFailed(kind, "later")))
     (used,) = await world.usage()
     assert (used.requests, used.input_tokens, used.lost) == (3, 17 + bounds.input_tokens(ASK), 1)
 
@@ -382,3 +383,22 @@ def test_listed_prices_are_known_and_exact_and_others_are_not():
     assert bounds.nano_usd(Known(), "home-grown", 1, 1) is None
     assert bounds.nano_usd(Model(), "", 10**9, 10**9) == 0
     assert bounds.nano_of(0.1) == 10**8
+
+
+async def test_loading_a_library_is_no_time_of_a_request_and_reserves_nothing():
+    """Forty branches of a process that has just begun would else spend a budget on requests that were never sent."""
+    world = World(RUN)
+
+    class Slow(Model):
+        ready = False
+
+        async def prepare(self):
+            if not self.ready:
+                assert (await world.standing(RUN)).open_tokens == 0
+                await asyncio.sleep(0.4)
+                self.ready = True
+
+    model = Slow()
+    reply = await world.ask(model, replace(ASK, timeout=0.3))
+    assert (reply.text, (await world.standing(RUN)).tokens) == ("42", 15)
+    assert await world.ask(model) == reply

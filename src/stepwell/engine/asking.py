@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.adapters.limits.queueing import Queueing
+from stepwell.adapters.models import bounds
 from stepwell.adapters.models.answer import parse_answer
 from stepwell.adapters.models.conversation import schema_in_words
 from stepwell.engine.flight import LAST_WORD
@@ -116,6 +117,7 @@ class Asking:
 
     async def ask(self, request: ModelRequest) -> ModelReply:
         """One request. Raises StepFailed, with what the call has taken so far in `detail["usage"]`."""
+        await _prepared(self._asked[0].model)
         try:
             async with asyncio.timeout(request.timeout + LAST_WORD) as deadline:
                 with self._queueing.watching(deadline):
@@ -223,6 +225,13 @@ class Asking:
         if self.usage.model or self.usage.fell_back:
             failure.detail = detail | {"usage": self.usage.meta()}
         return failure
+
+
+async def _prepared(model: LanguageModel) -> None:
+    """Have a model load its library: seconds of the first call that are none of a request's, and reserve nothing."""
+    prepare = getattr(bounds.innermost(model), "prepare", None)
+    if prepare is not None:
+        await prepare()
 
 
 async def _parsed(reply: ModelReply, request: ModelRequest) -> Json:

@@ -110,7 +110,9 @@ class Purse:
         try:
             reply = await complete(model, request)
         except StepFailed as failure:
-            await self._record(wish, await self._took(wish, failure))
+            spent = await self._took(wish, failure)
+            if not spent.lost or failure.kind in _BROKEN or _has_begun(failure) or _told(failure) is not None:
+                await self._record(wish, spent)  # else the provider failed by itself, and no limit is at stake
             raise
         except BaseException:  # handed over at once, awaited by nobody
             recorded = asyncio.ensure_future(self._record(wish, Spent(lost=True)))
@@ -286,8 +288,11 @@ class Purse:
 
 
 def _has_begun(failure: StepFailed) -> bool:
-    """Whether something of the answer had come, so that more may have been generated than was told."""
-    return isinstance(failure.detail, dict) and "partial" in failure.detail
+    """Whether an answer had begun and did not come to its end: more may have been generated than was told."""
+    if not isinstance(failure.detail, dict) or "partial" not in failure.detail:
+        return False
+    usage = failure.detail.get("usage")
+    return not (isinstance(usage, dict) and usage.get("finish_reason"))
 
 
 def _told(failure: StepFailed) -> ModelReply | None:

@@ -49,7 +49,7 @@ def nano_usd(model: LanguageModel, name: str, going_in: int, coming_out: int) ->
 
     `name` is the provider's own, "" for the one that the settings name. May import the library's price list.
     """
-    model = _innermost(model)
+    model = innermost(model)
     price = price_for(getattr(model, "price", None), str(getattr(model, "model", "")), name)
     if price is not None:
         dollars = (going_in * Decimal(str(price.input)) + coming_out * Decimal(str(price.output))) / _MILLION
@@ -59,12 +59,12 @@ def nano_usd(model: LanguageModel, name: str, going_in: int, coming_out: int) ->
 
 def has_price(model: LanguageModel) -> bool:
     """Whether the model's price is at hand, without a look into a list."""
-    return getattr(_innermost(model), "price", None) is not None
+    return getattr(innermost(model), "price", None) is not None
 
 
 def name_of(model: LanguageModel) -> str:
     """The provider's name of a model, else that of the settings."""
-    model = _innermost(model)
+    model = innermost(model)
     return str(getattr(model, "model", "") or getattr(model, "name", ""))
 
 
@@ -75,10 +75,11 @@ def nano_of(dollars: float) -> int:
 
 def answer_tokens(model: LanguageModel) -> int:
     """How long an answer may be that nobody bounded."""
-    return int(getattr(_innermost(model), "max_tokens", 0) or MAX_TOKENS)
+    return int(getattr(innermost(model), "max_tokens", 0) or MAX_TOKENS)
 
 
-def _innermost(model: LanguageModel) -> LanguageModel:
+def innermost(model: LanguageModel) -> LanguageModel:
+    """The model inside of what limits it."""
     while (inner := getattr(model, "inner", None)) is not None:
         model = inner
     return model

@@ -147,6 +147,12 @@ class ProviderModel(ABC):
         """What the settings say of the price of the model that a request names."""
         return price_for(self.price, self.model, request.model)
 
+    async def prepare(self) -> None:
+        """Load the library, if it is there. It takes seconds of CPU, which the event loop must not stand still for."""
+        if not self._imported and not self.available():
+            await asyncio.to_thread(self._import_library)
+            self._imported = True
+
     async def complete(self, request: ModelRequest) -> ModelReply:
         """One answer. Raises StepFailed, classified, with the HTTP status in `detail["status"]` where there was one."""
         if problems := self.available():
@@ -228,10 +234,7 @@ class ProviderModel(ABC):
 
     async def _connected(self, name: str) -> Model:
         loop = asyncio.get_running_loop()
-        if not self._imported:
-            # Importing the provider's library takes seconds of CPU, which the event loop must not stand still for.
-            await asyncio.to_thread(self._import_library)
-            self._imported = True
+        await self.prepare()
         if self._connection is None or self._connection.loop is not loop:
             self._connection = _Connection(loop, self._client())
         wanted = name or self.model
