@@ -289,10 +289,7 @@ class Purse:
 
 def _has_begun(failure: StepFailed) -> bool:
     """Whether an answer had begun and did not come to its end: more may have been generated than was told."""
-    if not isinstance(failure.detail, dict) or "partial" not in failure.detail:
-        return False
-    usage = failure.detail.get("usage")
-    return not (isinstance(usage, dict) and usage.get("finish_reason"))
+    return isinstance(failure.detail, dict) and "partial" in failure.detail
 
 
 def _told(failure: StepFailed) -> ModelReply | None:
