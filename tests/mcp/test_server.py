@@ -16,6 +16,7 @@ from stepwell.adapters.mcp.result import plain
 from stepwell.adapters.mcp.server import McpServer
 from stepwell.engine.engine import open_engine
 from stepwell.interpreter.scope import DEEPEST
+from stepwell.ports import Person
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
@@ -95,8 +96,17 @@ async def test_a_person_decides_and_nobody_does_not(project):
         run = await call("start_workflow", workflow="gate", wait_seconds=30)
         (approval,) = run["approvals"]
         said = {"approval": approval["id"], "decision": "approved", "digest": approval["digest"]}
-        await call("decide_approval", **said, fails="nothing is decided by nobody: start it with --as NAME")
+        await call("decide_approval", **said, fails="nothing is decided here without a person's key")
     async with client(project, "--as", "ana") as call:
+        await call("decide_approval", **said, fails="nothing is decided here without a person's key")
+    async with open_engine() as engine:
+        await engine.people.add([Person("ana", roles=("approver",)), Person("bo", roles=("viewer",))])
+        keys = {name: (await engine.people.issue_key(name))[0] for name in ("ana", "bo")}
+    for name, key in keys.items():
+        Path(f"{name}.key").write_text(f"{key}\n")
+    async with client(project, "--key", "file:bo.key") as call:
+        await call("decide_approval", **said, fails="bo may not")
+    async with client(project, "--key", "file:ana.key") as call:
         assert (await call("list_approvals"))["approvals"][0]["show"] == {"amount": 7}
         await call("decide_approval", **said, meta={"stepwell/chain": ["w"]}, fails="a workflow decides no approval")
         await call("decide_approval", **{**said, "digest": "of something else"}, fails="changed")

@@ -32,6 +32,7 @@ _COMMANDS = {
     "usage": ("stepwell.cli.usage:usage", "Tokens and money that models took."),
     "events": ("stepwell.cli.events:events", "Tell runs that wait for an event that it has happened."),
     "users": ("stepwell.cli.users:users", "Who is known, with roles and departments."),
+    "keys": ("stepwell.cli.keys:keys", "Keys with which programs act for people."),
     "audit": ("stepwell.cli.audit:audit", "What people did, newest first."),
     "publish": ("stepwell.cli.publish:publish", "Keep workflows as versions in the library."),
     "workflows": ("stepwell.cli.workflows:workflows", "List, show, roll back and delete published workflows."),

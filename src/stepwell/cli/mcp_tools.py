@@ -43,9 +43,11 @@ once a person has decided it: show people what an approval shows before they dec
 class Offered:
     """The tools over one engine, for one person."""
 
-    def __init__(self, engine: Engine, who: Actor) -> None:
+    def __init__(self, engine: Engine, who: Actor, *, decides: bool) -> None:
+        """`decides` says that the person has proved to be who they are, with a key."""
         self._engine = engine
         self._who = who
+        self._decides = decides
 
     def server(self) -> MCPServer:
         """The server, ready to run."""
@@ -151,9 +153,10 @@ class Offered:
     async def decide(
         self, chain: tuple[str, ...], approval: str, said: dict[str, Json], digest: str
     ) -> dict[str, Json]:
-        """Decide as the person. Raises Forbidden where that is nobody, or a workflow asks for it."""
-        if self._who.is_local:
-            raise Forbidden("this server acts for no person, and nothing is decided by nobody: start it with --as NAME")
+        """Decide as the person. Raises Forbidden without their key, and where a workflow asks for it."""
+        if not self._decides:
+            hint = "`stepwell keys create NAME` makes one, and this server reads it from STEPWELL_KEY or --key"
+            raise Forbidden(f"nothing is decided here without a person's key: {hint}")
         if chain:
             raise Forbidden("a workflow decides no approval in the name of a person")
         wait = await self._engine.decide(

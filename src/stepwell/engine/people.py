@@ -11,11 +11,12 @@ from dataclasses import asdict, replace
 from typing import Any, TypeAlias
 
 from stepwell.engine.ancestry import REQUESTER
-from stepwell.errors import Forbidden, InputError
+from stepwell.errors import Forbidden, InputError, NotFound
 from stepwell.people.actor import Actor, local_operator, require, resolve
+from stepwell.people.keys import digest_of, new_key
 from stepwell.people.listing import Listing
 from stepwell.people.names import settled
-from stepwell.ports import AuditRecord, Directory, Person
+from stepwell.ports import AuditRecord, Directory, Person, PersonKey
 
 Json: TypeAlias = Any
 Who: TypeAlias = "str | Actor"
@@ -105,6 +106,37 @@ class People:
         if not actor.is_local:
             await self.demand(actor, "admin", to="change who is known", about=actor.did(action, thing))
         return actor
+
+    # ── keys ──
+
+    async def issue_key(self, who: str, *, note: str = "", by: Who = "") -> tuple[str, PersonKey]:
+        """A new key that proves to be a person; it is shown this once. Raises NotFound, Forbidden."""
+        actor = await self._keeper(by, "key.create", who)
+        owner = await self.person(who)
+        text, identity = new_key()
+        kept = PersonKey(identity, owner.name, note)
+        about = actor.did("key.create", identity, {"person": owner.name, "note": note})
+        await self.directory.add_key(self._account, kept, digest_of(text), notes=[about])
+        return text, kept
+
+    async def keys(self) -> list[PersonKey]:
+        """All keys, revoked ones too, oldest first."""
+        return await self.directory.keys(self._account)
+
+    async def revoke_key(self, key_id: str, *, by: Who = "") -> PersonKey:
+        """Take a key back, for ever. Raises NotFound, Forbidden."""
+        actor = await self._keeper(by, "key.revoke", key_id)
+        return await self.directory.revoke_key(self._account, key_id, notes=[actor.did("key.revoke", key_id)])
+
+    async def of_key(self, key: str, *, channel: str = "python", origin: str = "") -> Actor:
+        """Who proves to be somebody with a key. Raises Forbidden for one that is not known or was revoked, noted."""
+        try:
+            return Actor(await self.directory.key_owner(self._account, digest_of(key)), channel, origin=origin)
+        except NotFound:
+            await self.note(AuditRecord("", "key.unknown", channel=channel, origin=origin))
+            raise Forbidden(
+                "this key is nobody's, or it was revoked; `stepwell keys list` shows those that hold"
+            ) from None
 
     # ── what was done ──
 

@@ -28,7 +28,7 @@ from stepwell.ports.models import (
     ToolRequest,
     Turn,
 )
-from stepwell.ports.people import AuditRecord, Directory, Person
+from stepwell.ports.people import AuditRecord, Directory, Person, PersonKey
 from stepwell.ports.run_store import RunStore
 from stepwell.ports.runs import (
     FINAL,
@@ -98,6 +98,7 @@ __all__ = [
     "Outgoing",
     "Passage",
     "Person",
+    "PersonKey",
     "Published",
     "PublishedRecipe",
     "RecipeLibrary",

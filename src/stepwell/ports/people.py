@@ -40,6 +40,17 @@ class AuditRecord:
     order: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class PersonKey:
+    """A key of a person, without the key. `revoked` is when it was taken back, 0 while it holds."""
+
+    id: str
+    person: str
+    note: str = ""
+    created: float = 0.0
+    revoked: float = 0.0
+
+
 class Directory(Protocol):
     """The people of an account, and the trail of what they did. The trail grows; nothing else can be done to it."""
 
@@ -61,7 +72,19 @@ class Directory(Protocol):
         """
 
     async def remove(self, account: str, who: str, *, notes: Sequence[AuditRecord] = ()) -> Person:
-        """Remove one person, by name or e-mail address, and keep the notes. Raises NotFound."""
+        """Remove one person, by name or e-mail address, and keep the notes; their keys are revoked. Raises NotFound."""
+
+    async def add_key(self, account: str, key: PersonKey, digest: str, *, notes: Sequence[AuditRecord] = ()) -> None:
+        """Keep a person's key by its digest. Raises NotFound for nobody's."""
+
+    async def keys(self, account: str) -> list[PersonKey]:
+        """All keys, revoked ones too, oldest first."""
+
+    async def key_owner(self, account: str, digest: str) -> Person:
+        """Whose key this is. Raises NotFound, also for one that was revoked."""
+
+    async def revoke_key(self, account: str, key_id: str, *, notes: Sequence[AuditRecord] = ()) -> PersonKey:
+        """Take a key back, for ever; again changes nothing. Raises NotFound."""
 
     async def note(self, account: str, *records: AuditRecord) -> None:
         """Add to the trail."""

@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 from stepwell.errors import Conflict, InputError, NotFound
-from stepwell.ports import AuditRecord, Message, Person
+from stepwell.ports import AuditRecord, Message, Person, PersonKey
 from stepwell.testing.store_builders import ACCOUNT, OpenedStore, new_run
 
 ANA = Person("ana", "ana@example.org", ("approver", "finance"), ("care", "Front Office"), "Ana Ruiz")
@@ -38,6 +38,37 @@ class PeopleContract:
         assert [one.name for one in await people.people(ACCOUNT, role="care")] == []
         assert [one.name for one in await people.people(ACCOUNT, department="Front Office")] == ["ana"]
         assert await people.people(ACCOUNT, role="care-manager", department="care") == []
+
+    async def test_a_key_proves_who_somebody_is_until_it_is_revoked_or_they_are_gone(self, opened: OpenedStore) -> None:
+        people = opened.store.people
+        with pytest.raises(NotFound):
+            await people.add_key(ACCOUNT, PersonKey("k0", "ana"), "d0")
+        await people.put(ACCOUNT, [ANA, BO])
+        await people.add_key(ACCOUNT, PersonKey("k1", "ANA", "laptop"), "d1", notes=[AuditRecord("bo", "key.create")])
+        await people.add_key(ACCOUNT, PersonKey("k2", "ana"), "d2")
+        await people.add_key(ACCOUNT, PersonKey("k3", "bo"), "d3")
+        assert await people.key_owner(ACCOUNT, "d1") == ANA
+        for account, digest in ((ACCOUNT, "d9"), (ACCOUNT, ""), ("other", "d1")):
+            with pytest.raises(NotFound):
+                await people.key_owner(account, digest)
+        told = {key.id: key for key in await people.keys(ACCOUNT)}
+        assert (told["k1"].person, told["k1"].note, told["k1"].revoked) == ("ana", "laptop", 0)
+        assert told["k1"].created
+        assert await people.keys("other") == []
+        gone = await people.revoke_key(ACCOUNT, "k1", notes=[AuditRecord("bo", "key.revoke")])
+        assert gone.revoked
+        assert await people.revoke_key(ACCOUNT, "k1") == gone
+        with pytest.raises(NotFound):
+            await people.revoke_key("other", "k2")
+        with pytest.raises(NotFound):
+            await people.key_owner(ACCOUNT, "d1")
+        assert await people.key_owner(ACCOUNT, "d2") == ANA
+        await people.remove(ACCOUNT, "ana")
+        await people.put(ACCOUNT, [ANA])
+        with pytest.raises(NotFound):
+            await people.key_owner(ACCOUNT, "d2")
+        assert (await people.key_owner(ACCOUNT, "d3")).name == "bo"
+        assert [one.action for one in await people.audit(ACCOUNT)] == ["key.revoke", "key.create"]
 
     async def test_an_account_knows_nothing_of_another(self, opened: OpenedStore) -> None:
         people = opened.store.people

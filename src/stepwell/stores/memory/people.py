@@ -12,7 +12,7 @@ from itertools import islice
 
 from stepwell.errors import NotFound
 from stepwell.people.names import key_of, keys_of, settled, wrong_with
-from stepwell.ports import AuditRecord, Person
+from stepwell.ports import AuditRecord, Person, PersonKey
 from stepwell.stores.memory.records import copied
 
 
@@ -23,6 +23,8 @@ class MemoryPeople:
         self._clock = clock
         self._people: dict[str, dict[str, Person]] = {}
         """By account, and by the key of their name."""
+        self._keys: dict[tuple[str, str], tuple[PersonKey, str]] = {}
+        """Keys and their digests, by account and id."""
         self._trail: list[tuple[str, AuditRecord]] = []
 
     async def person(self, account: str, who: str) -> Person:
@@ -57,8 +59,39 @@ class MemoryPeople:
     async def remove(self, account: str, who: str, *, notes: Sequence[AuditRecord] = ()) -> Person:
         gone = self._person(account, who)
         del self._people[account][key_of(gone.name)]
+        for one in await self.keys(account):
+            if one.person == gone.name:
+                self._revoke(account, one)
         self.keep(account, notes)
         return gone
+
+    async def add_key(self, account: str, key: PersonKey, digest: str, *, notes: Sequence[AuditRecord] = ()) -> None:
+        owner = self._person(account, key.person)
+        kept = replace(key, person=owner.name, created=key.created or self._clock())
+        self._keys[account, key.id] = kept, digest
+        self.keep(account, notes)
+
+    async def keys(self, account: str) -> list[PersonKey]:
+        found = [key for (its, _), (key, _) in self._keys.items() if its == account]
+        return sorted(found, key=lambda key: (key.created, key.id))
+
+    async def key_owner(self, account: str, digest: str) -> Person:
+        for (its, _), (key, kept) in self._keys.items():
+            if its == account and kept == digest and not key.revoked:
+                return self._person(account, key.person)
+        raise NotFound("there is no such key")
+
+    async def revoke_key(self, account: str, key_id: str, *, notes: Sequence[AuditRecord] = ()) -> PersonKey:
+        if (account, key_id) not in self._keys:
+            raise NotFound(f"there is no key {key_id!r}")
+        revoked = self._revoke(account, self._keys[account, key_id][0])
+        self.keep(account, notes)
+        return revoked
+
+    def _revoke(self, account: str, key: PersonKey) -> PersonKey:
+        revoked = key if key.revoked else replace(key, revoked=self._clock())
+        self._keys[account, key.id] = revoked, self._keys[account, key.id][1]
+        return revoked
 
     async def note(self, account: str, *records: AuditRecord) -> None:
         self.keep(account, records)

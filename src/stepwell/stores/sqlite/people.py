@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from stepwell.errors import NotFound
 from stepwell.people.names import key_of, settled, wrong_with
-from stepwell.ports import AuditRecord, Person
+from stepwell.ports import AuditRecord, Person, PersonKey
 from stepwell.stores.sqlite.database import Database
 from stepwell.stores.sqlite.rows import decode, encode
 
@@ -30,6 +30,13 @@ ORDER BY key
 _PUT = """
 INSERT INTO person (account, key, email_key, name, email, roles, departments, display) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
+_ADD_KEY = "INSERT INTO person_key (account, id, digest, person, note, created) VALUES (?, ?, ?, ?, ?, ?)"
+_COLUMNS = "SELECT id, person, note, created, revoked FROM person_key WHERE account = ?"
+_KEYS = _COLUMNS + " ORDER BY created, id"
+_KEY = _COLUMNS + " AND id = ?"
+_OWNER = "SELECT person FROM person_key WHERE account = ? AND digest = ? AND revoked = 0"
+_REVOKE = "UPDATE person_key SET revoked = ? WHERE account = ? AND id = ? AND revoked = 0"
+_REVOKE_ALL = "UPDATE person_key SET revoked = ? WHERE account = ? AND person = ? AND revoked = 0"
 _NOTE = "INSERT INTO audit (account, at, who, action, object, channel, origin, detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _AUDIT = "SELECT who, action, object, channel, origin, detail, at, id FROM audit"
 
@@ -76,8 +83,46 @@ class SqlitePeople:
         def act(connection: Connection) -> Person:
             gone = person(connection, account, who)
             connection.execute("DELETE FROM person WHERE account = ? AND key = ?", (account, key_of(gone.name)))
+            connection.execute(_REVOKE_ALL, (now, account, gone.name))
             note(connection, account, notes, now)
             return gone
+
+        return await self._database.write(act)
+
+    async def add_key(self, account: str, key: PersonKey, digest: str, *, notes: Sequence[AuditRecord] = ()) -> None:
+        now = self._clock()
+
+        def act(connection: Connection) -> None:
+            owner = person(connection, account, key.person)
+            connection.execute(_ADD_KEY, (account, key.id, digest, owner.name, key.note, key.created or now))
+            note(connection, account, notes, now)
+
+        await self._database.write(act)
+
+    async def keys(self, account: str) -> list[PersonKey]:
+        return await self._database.read(
+            lambda connection: [PersonKey(*row) for row in connection.execute(_KEYS, (account,))]
+        )
+
+    async def key_owner(self, account: str, digest: str) -> Person:
+        def look(connection: Connection) -> Person:
+            row = connection.execute(_OWNER, (account, digest)).fetchone()
+            if row is None:
+                raise NotFound("there is no such key")
+            return person(connection, account, row[0])
+
+        return await self._database.read(look)
+
+    async def revoke_key(self, account: str, key_id: str, *, notes: Sequence[AuditRecord] = ()) -> PersonKey:
+        now = self._clock()
+
+        def act(connection: Connection) -> PersonKey:
+            connection.execute(_REVOKE, (now, account, key_id))
+            row = connection.execute(_KEY, (account, key_id)).fetchone()
+            if row is None:
+                raise NotFound(f"there is no key {key_id!r}")
+            note(connection, account, notes, now)
+            return PersonKey(*row)
 
         return await self._database.write(act)
 
