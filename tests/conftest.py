@@ -1,7 +1,11 @@
-"""No test may wait for ever: a run that never ends is a failure with a traceback, not a build that hangs."""
+"""What holds for every test: none waits for ever, and none leaves its log guarded for the next.
+
+A run that never ends is a failure with a traceback, not a build that hangs.
+"""
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Iterator
 from types import FrameType
@@ -27,3 +31,11 @@ def pytest_runtest_call() -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(autouse=True)
+def _log_of_its_own() -> Iterator[None]:
+    """A command that is called inside this process guards the log of the whole process against secrets."""
+    before = logging.getLogRecordFactory()
+    yield
+    logging.setLogRecordFactory(before)

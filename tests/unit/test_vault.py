@@ -97,6 +97,7 @@ def test_secrets_are_named_in_the_settings_and_never_written_there(tmp_path):
 
 def test_what_a_command_prints_and_logs_holds_no_secret(tmp_path):
     (tmp_path / "stepwell.toml").write_text('[secrets]\nKEY = "env:KEY_VALUE"\n')
+    made = logging.getLogRecordFactory()
     script = textwrap.dedent("""
         import logging, os, sys
         from pathlib import Path
@@ -122,7 +123,7 @@ def test_what_a_command_prints_and_logs_holds_no_secret(tmp_path):
     assert "CANARY" not in told.stdout + told.stderr
     assert told.stdout == "one [secret KEY]\n[secret KEY] CANA[secret KEY]\n"
     assert told.stderr.count("[secret KEY]") == 4
-    assert logging.getLogRecordFactory() is logging.LogRecord
+    assert logging.getLogRecordFactory() is made
 
 
 def test_of_an_address_only_the_password_is_secret():
